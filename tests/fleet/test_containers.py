@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flagperf.api import ContainerNeeds
-from flagperf.errors import BadInput, FlagPerfError, PluginFailed, UnknownLayout
+from flagperf.errors import BadInput, PluginFailed, UnknownLayout
 from flagperf.fleet.containers import (
     ON_THE_NODE,
     Container,
@@ -33,9 +33,11 @@ ODD = """it's "odd" $(touch x) `id` ; & * [a] \\ !"""
 DIGITS = "0123456789abcdef" * 4
 
 
-def command(needs: ContainerNeeds = NOTHING, data_dir: str | None = None, **fields: Any) -> list[str]:
+def command(
+    needs: ContainerNeeds = NOTHING, data_dir: str | None = None, name: str = "flagperf-1-0", **fields: Any
+) -> list[str]:
     container = Container(**{"image": "registry/image:1", **fields})
-    return container_command(container, needs, data_dir, AGENT, name="flagperf-1-0", variables=("CARDS",))
+    return container_command(container, needs, data_dir, AGENT, name=name, variables=("CARDS",))
 
 
 def node_words(argv: list[str]) -> str:
@@ -56,13 +58,10 @@ IMAGE = "registry/image:1 /opt/python -m flagperf.agent serve"
 SHARES_ACME = "type=bind,source=/opt/acme,target=/opt/acme,readonly"
 
 
-def test_podman_without_cards_is_a_plain_command() -> None:
+def test_podman_has_what_the_cards_need_and_without_cards_is_a_plain_command() -> None:
     assert shlex.join(command(data_dir="/data")) == (
         f"podman run {PLAIN} --env=CARDS --user=0:0 --volume=/data:/data:ro {IMAGE}"
     )
-
-
-def test_podman_has_what_the_cards_need() -> None:
     assert node_words(command(CARDS)) == (
         f"podman run {PLAIN} --security-opt=seccomp=unconfined --env=CARDS --user=0:0 --group-add=keep-groups "
         f"--volume=/opt/acme:/opt/acme:ro {FOUND} {IMAGE}"
@@ -223,6 +222,7 @@ def test_an_answer_of_another_shape_is_refused(answer: str) -> None:
         ({"data_dir": "/a:b"}, "':' separates paths"),
         ({"data_dir": "/a,b", "engine": "pyxis"}, "',' separates paths"),
         ({"data_dir": "/a\nb"}, "cannot be mounted"),
+        ({"name": "a b"}, "cannot be a container's name"),
     ],
 )
 def test_bad_input_is_one_message(fields: dict[str, Any], said: str) -> None:
@@ -232,25 +232,16 @@ def test_bad_input_is_one_message(fields: dict[str, Any], said: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_name_that_no_engine_takes_is_refused() -> None:
-    with pytest.raises(BadInput, match="cannot be a container's name"):
-        container_command(Container("a"), ContainerNeeds(), None, AGENT, name="a b")
+UNKNOWN_TO_ENGINES = {
+    "devices": ["dev/card", "/dev/card:/dev/other", "acme.com/card"],
+    "mounts": ["opt/acme", "/opt/acme:/opt/acme"],
+    "groups": ["two words"],
+    "security_options": [""],
+    "apptainer_options": ["@user"],
+}
 
 
-@pytest.mark.parametrize(
-    "needs",
-    [
-        ContainerNeeds(devices=("dev/card",)),
-        ContainerNeeds(devices=("/dev/card:/dev/other",)),
-        ContainerNeeds(devices=("acme.com/card",)),
-        ContainerNeeds(mounts=("opt/acme",)),
-        ContainerNeeds(mounts=("/opt/acme:/opt/acme",)),
-        ContainerNeeds(groups=("two words",)),
-        ContainerNeeds(security_options=("",)),
-        ContainerNeeds(apptainer_options=("@user",)),
-    ],
-)
-def test_needs_that_no_engine_can_be_told_are_the_plugins_failure(needs: ContainerNeeds) -> None:
-    with pytest.raises(PluginFailed, match=r"container_needs\(\)") as raised:
-        command(needs)
-    assert isinstance(raised.value, FlagPerfError)
+@pytest.mark.parametrize(("what", "word"), [(what, word) for what, all in UNKNOWN_TO_ENGINES.items() for word in all])
+def test_needs_that_no_engine_can_be_told_are_the_plugins_failure(what: str, word: str) -> None:
+    with pytest.raises(PluginFailed, match=r"container_needs\(\)"):
+        command(ContainerNeeds(**{what: (word,)}))
