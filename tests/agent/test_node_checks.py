@@ -1,5 +1,4 @@
-"""Where the ranks of a run meet, and the case's check of its data. Interfaces of this machine are given; sockets are
-real."""
+"""Where ranks meet, and the case's check of its data. Interfaces of this machine are given; sockets are real."""
 
 from __future__ import annotations
 

@@ -49,10 +49,7 @@ def test_the_first_available_probe_wins_and_the_reasons_before_it_are_kept() -> 
     assert choose_probe(probes[:1], Machine()).probe is None
 
 
-@pytest.mark.parametrize(
-    ("cpu_seconds", "pause"),
-    [(0.0, 1.0), (0.008, 1.0), (0.04, 5.0), (0.08, 10.0), (3.0, 10.0)],
-)
+@pytest.mark.parametrize(("cpu_seconds", "pause"), [(0.0, 1.0), (0.008, 1.0), (0.04, 5.0), (0.08, 10.0), (3.0, 10.0)])
 def test_expensive_samples_are_taken_less_often_so_that_they_take_less_than_1_percent_of_a_core(
     cpu_seconds: float, pause: float
 ) -> None:
@@ -66,9 +63,8 @@ def request(path: Path, interval_seconds: float = 0.1) -> bytes:
 
 
 def start_probe() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "flagperf.agent", "probe"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    command = [sys.executable, "-m", "flagperf.agent", "probe"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def samples(path: Path) -> list[Sampled]:

@@ -87,19 +87,16 @@ def test_a_probe_that_is_killed_is_recorded_once_with_the_signal_and_its_half_li
 
 
 def test_the_last_words_of_a_probe_stand_beside_its_exit_code(tmp_path: Path) -> None:
-    """Here of one that does not get ready because nobody made it."""
-    started = Started(tmp_path, vendor="cpuu")
+    started = Started(tmp_path, vendor="cpuu")  # which nobody made
     started.probe.await_ready(NEVER)
     started.probe.end()
     (reason,) = started.failures
-    assert reason.startswith("the probe ended early (exit code 2): ")
-    assert "'cpuu'" in reason
+    assert reason.startswith("the probe ended early (exit code 2): ") and "'cpuu'" in reason
 
 
 def test_a_probe_that_does_not_get_ready_in_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for its request, which does not come."""
     monkeypatch.setattr(probe_process, "READY_SECONDS", 0.1)
-    monkeypatch.setattr(ProbeProcess, "_send", lambda *_: None)
+    monkeypatch.setattr(ProbeProcess, "_send", lambda *_: None)  # it waits for its request
     started = Started(tmp_path)
     started.probe.await_ready(NEVER)
     assert started.failures == ["the probe was not ready within 0.1 s"]
@@ -130,10 +127,9 @@ def test_a_failure_that_cannot_be_written_among_the_samples_is_kept_for_the_pare
     started = Started(tmp_path)
     started.probe.await_ready(NEVER)
     started.probe.end()
-    assert str(started.probe.unrecorded).startswith("the probe ended early (exit code 3): cannot write ")
-    assert str(started.probe.unrecorded).endswith(
-        "that could not be written among the samples: it is not a regular file"
-    )
+    said = str(started.probe.unrecorded)
+    assert said.startswith("the probe ended early (exit code 3): cannot write ")
+    assert said.endswith("that could not be written among the samples: it is not a regular file")
 
 
 def test_a_probe_that_is_stuck_dies_with_its_agent(tmp_path: Path) -> None:

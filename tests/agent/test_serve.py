@@ -58,50 +58,50 @@ def verb(function):
     module.main = function
     sys.modules["flagperf.agent." + function.__name__] = module
     serve.VERBS[function.__name__] = f"flagperf.agent.{{function.__name__}}:main"
+def say(answer, *words):
+    answer.write(b"".join(words))
+    answer.flush()
 {code}
 sys.exit(main(["serve"]))
 """
 WAIT = """
 @verb
 def run(body, stdin, answer):
-    answer.write(b"at work\\n"), answer.flush()
+    say(answer, b"at work\\n")
     while os.read(0, 100): pass
-    answer.write(b"stopped in order")
+    say(answer, b"stopped in order")
     return 0
 @verb
 def wait(body, stdin, answer):
-    answer.write(b"at work\\n"), answer.flush()
+    say(answer, b"at work\\n")
     time.sleep(600)
 """
 
 
-def done(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def agent(*arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+    """Run it to its end. Return its exit code, and what it printed and said."""
     command = [sys.executable, "-m", "flagperf.agent", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=600)
+    done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=600)
+    return done.returncode, done.stdout, done.stderr.decode()
 
 
 @pytest.mark.parametrize("mode", [[], ["describe"]])
 def test_an_unknown_mode_is_answered_with_the_usage(mode: list[str]) -> None:
-    found = done(*mode)
-    assert found.returncode == 2
-    assert b"usage: python -m flagperf.agent serve|probe" in found.stderr
+    code, _, said = agent(*mode)
+    assert code == 2 and "usage: python -m flagperf.agent serve|probe" in said
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_command_of_another_version_is_refused_before_its_request_is_decoded(mode: str) -> None:
-    found = done(mode, stdin=hello_line("9.8.7") + b"a request in a form of the future\n")
-    assert (found.returncode, found.stdout) == (3, HELLO)
-    assert found.stderr.decode().strip() == (
-        f"the command that started it has flagperf 9.8.7, this agent on {socket.gethostname()} has flagperf "
-        f"{version()}: both need the same version; install flagperf=={version()} there, "
-        "or flagperf==9.8.7 here"
-    )
+    other = f"the command that started it has flagperf 9.8.7, this agent on {socket.gethostname()} has flagperf "
+    remedy = f"both need the same version; install flagperf=={version()} there, or flagperf==9.8.7 here\n"
+    stdin = hello_line("9.8.7") + b"a request in a form of the future\n"
+    assert agent(mode, stdin=stdin) == (3, HELLO, f"{other}{version()}: {remedy}")
 
 
 def test_a_command_that_says_no_version_is_refused() -> None:
-    found = done("serve", stdin=b"\xff\n")
-    assert found.returncode == 3
-    assert b"did not send its flagperf version" in found.stderr
+    code, _, said = agent("serve", stdin=b"\xff\n")
+    assert code == 3 and "did not send its flagperf version" in said
 
 
 class Agent:
@@ -131,7 +131,7 @@ class Agent:
         self.say(Request(verb, msgspec.Raw(msgspec.json.encode(body))))
 
     def start(self, verb: str) -> None:
-        """Until it is at work."""
+        """Wait until it is at work."""
         self.ask(verb, ORDER)
         assert self.hear() == b"at work\n"
 
@@ -150,7 +150,7 @@ class Agent:
         return content, line
 
     def end(self) -> tuple[int, str]:
-        """After its stdin was closed: its exit code, and what it said."""
+        """Close its stdin. Return its exit code, and what it said."""
         self.stdin.close()
         return self.left()
 
@@ -229,8 +229,7 @@ def test_one_verb_works_at_a_time_and_stop_ends_a_run_in_order_and_any_other_at_
 
 def test_the_end_of_stdin_stops_the_run(serve: Serve, tmp_path: Path) -> None:
     flag = tmp_path / "stopped"
-    note = f"open({str(flag)!r}, 'w').close(); return 0"
-    agent = serve(WAIT.replace("return 0", note))
+    agent = serve(WAIT.replace("return 0", f"open({str(flag)!r}, 'w').close(); return 0"))
     agent.start("run")
     assert agent.end() == (0, "")
     assert flag.exists()
@@ -243,9 +242,9 @@ def test_a_run_that_does_not_stop_is_killed_with_what_it_started(serve: Serve, t
 def run(body, stdin, answer):
     child = subprocess.Popen(["sleep", "600"], start_new_session=True)
     open({str(pids)!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
-    answer.write(b"at work\\n"), answer.flush()
+    say(answer, b"at work\\n")
     os.read(0, 100)
-    answer.write(b"told to stop"), answer.flush()
+    say(answer, b"told to stop")
     time.sleep(600)
 """)
     agent.start("run")
@@ -261,9 +260,9 @@ def test_sigterm_is_told_once_and_stops_the_run(serve: Serve, tmp_path: Path) ->
     agent = serve(f"""
 @verb
 def run(body, stdin, answer):
-    answer.write(b"at work\\n"), answer.flush()
+    say(answer, b"at work\\n")
     while os.read(0, 100): pass
-    answer.write(b"stopping"), answer.flush()
+    say(answer, b"stopping")
     while not os.path.exists({str(told_again)!r}): time.sleep(0.01)
     return 0
 """)
@@ -298,9 +297,9 @@ def test_a_command_that_never_beats_may_be_silent(serve: Serve) -> None:
     agent = serve("""
 @verb
 def run(body, stdin, answer):
-    answer.write(b"at work\\n"), answer.flush()
+    say(answer, b"at work\\n")
     while clock() < 1e6: time.sleep(0.01)
-    answer.write(b"later"), answer.flush()
+    say(answer, b"later")
     while os.read(0, 100): pass
     return 0
 """)
@@ -339,7 +338,7 @@ serve._Verb = Verb
 def flood(body, stdin, answer):
     import hashlib, random
     content = random.Random(7).randbytes({BYTES})
-    answer.write(content), answer.flush()
+    say(answer, content)
     open({str(done)!r}, "w").write(hashlib.sha256(content).hexdigest())
     return 0
 """)
@@ -391,7 +390,7 @@ def run(body, stdin, answer):
     os.mkdir(tempfile.gettempdir() + "/{folder_prefix(RUN_ID, 3)}x")
     marked = dict(os.environ, {MARKER}="{RUN_ID}/3/workers")
     worker = subprocess.Popen(["sleep", "600"], env=marked, start_new_session=True)
-    answer.write(b"at work\\n"), answer.write(str(worker.pid).encode()), answer.flush()
+    say(answer, b"at work\\n", str(worker.pid).encode())
     while os.read(0, 100): pass
     os.kill(os.getpid(), 9)
 """
