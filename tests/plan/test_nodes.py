@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import msgspec
-import pytest
 from plan_builders import node as node_facts
 from plan_builders import vendor
 
-from agent_scripts import ScriptAllocation, answering
-from flagperf import version
+from agent_scripts import ScriptAllocation, StandingTime, answering
 from flagperf.api import Allocation, DataFile
-from flagperf.builtin.ssh import LocalAllocation
-from flagperf.errors import NodeFailed
-from flagperf.fleet.fleet import Fleet, open_fleet
-from flagperf.fleet.reach import check_nodes, describe_machine, describe_nodes, with_meeting_place
-from flagperf.plugins.installed import load_plugins
+from flagperf.fleet.fleet import open_fleet
+from flagperf.fleet.reach import check_nodes, describe_nodes, with_meeting_place
 from flagperf.spec.node_facts import NodeFacts
 from flagperf.spec.protocol import CheckAnswer, CheckRequest, RendezvousAnswer
 from run_builders import minimal_job
@@ -26,7 +18,7 @@ FACTS = node_facts(vendor("cpu"))
 
 
 def described(allocation: Allocation, **request: object) -> tuple[NodeFacts, ...]:
-    with open_fleet(allocation) as fleet:
+    with open_fleet(allocation, waiting=StandingTime()) as fleet:
         return describe_nodes(fleet, **request)  # type: ignore[arg-type]
 
 
@@ -52,7 +44,7 @@ CHECK = CheckRequest("m:f", None, {})
 
 
 def checked(*answers: CheckAnswer) -> CheckAnswer:
-    with open_fleet(ScriptAllocation(*map(answering, answers))) as fleet:
+    with open_fleet(ScriptAllocation(*map(answering, answers)), waiting=StandingTime()) as fleet:
         return check_nodes(fleet, CHECK)
 
 
@@ -69,40 +61,7 @@ def test_the_ranks_meet_where_the_first_node_says() -> None:
     told = f"verb, body = asked(); assert (verb, body) == ('rendezvous', {expected}), body;"
     answer = msgspec.json.encode(RendezvousAnswer("10.1.0.7", 4711)).decode()
     allocation = ScriptAllocation(f"{told} answer({answer!r}); rest()", "rest()")
-    with open_fleet(allocation) as fleet:
+    with open_fleet(allocation, waiting=StandingTime()) as fleet:
         job = with_meeting_place(minimal_job(), fleet, "ib0")
     assert (job.master_address, job.master_port) == ("10.1.0.7", 4711)
     assert allocation.started == [0]
-
-
-def test_this_machine_describes_itself_and_finds_a_port() -> None:
-    facts = describe_machine(load_plugins(), with_memory=True)
-    (cpu,) = [vendor for vendor in facts.vendors if vendor.vendor == "cpu"]
-    assert cpu.presence is not None and cpu.presence.state == "present" and cpu.readings
-    with open_fleet(LocalAllocation(2)) as fleet:
-        job = with_meeting_place(minimal_job(), fleet, None)
-    assert job.master_address == "127.0.0.1" and 1024 <= job.master_port < 65536
-
-
-@pytest.fixture
-def other_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real agents find the distribution of another flagperf before their own."""
-    other = tmp_path / "flagperf-9.8.7.dist-info"
-    other.mkdir()
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: flagperf\nVersion: 9.8.7\n")
-    version()  # that of this process
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-
-
-@pytest.mark.parametrize("ask", [describe_nodes, lambda fleet: check_nodes(fleet, CHECK)])
-@pytest.mark.usefixtures("other_version")
-def test_an_agent_of_another_version_is_refused_with_both_versions_and_the_remedy(
-    ask: Callable[[Fleet], object],
-) -> None:
-    with open_fleet(LocalAllocation(1)) as fleet, pytest.raises(NodeFailed) as caught:
-        ask(fleet)
-    assert str(caught.value) == (
-        f"node 0 (127.0.0.1) has flagperf 9.8.7, this command has flagperf {version()}: both need the same "
-        f"version; install flagperf=={version()} there, or flagperf==9.8.7 here"
-    )
-    assert caught.value.exit_code == 3

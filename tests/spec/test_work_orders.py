@@ -6,7 +6,7 @@ import msgspec
 
 from flagperf.api import Device
 from flagperf.spec.job import PlannedNode
-from flagperf.spec.protocol import WorkOrder, work_orders
+from flagperf.spec.protocol import work_orders
 from run_builders import minimal_job
 
 
@@ -33,8 +33,3 @@ def test_an_order_does_not_grow_with_the_number_of_nodes() -> None:
         return len(msgspec.json.encode(next(work_orders(minimal_job(nodes=nodes)))))
 
     assert size(1000) < size(1) + 20
-
-
-def test_an_order_is_read_back_as_it_was() -> None:
-    (order,) = work_orders(minimal_job())
-    assert msgspec.json.decode(msgspec.json.encode(order), type=WorkOrder) == order
