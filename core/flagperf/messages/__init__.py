@@ -37,7 +37,7 @@ def has_text(code: str) -> bool:
 
 @functools.cache
 def catalogue(lang: Lang) -> dict[str, str]:
-    """Code -> template. A code is `table.key`: `timed_out` in [ending] is `ending.timed_out`."""
+    """Return code -> template. A code is `table.key`: `timed_out` in [ending] is `ending.timed_out`."""
     with Path(__file__).with_name(f"{lang}.toml").open("rb") as file:
         tables = tomli.load(file)
     return {f"{table}.{name}": text for table, texts in tables.items() for name, text in texts.items()}
@@ -60,7 +60,7 @@ def message(code: str, /, **params: Any) -> Message:
 
 
 def render(said: Message, lang: Lang = "en") -> str:
-    """Raises KeyError for an unknown code or a missing parameter, ValueError for a template that cannot format it."""
+    """Raise KeyError for an unknown code or a missing parameter, ValueError for a template that cannot format it."""
     return template(said.code, lang).format(**{name: _words(value, lang) for name, value in said.params.items()})
 
 

@@ -192,7 +192,7 @@ class ModelPlan(msgspec.Struct, frozen=True):
 
 
 def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelPlan:
-    """Use the published profile unless another was asked for, and the vendor's tuning for this model."""
+    """Plan a run on a card model, with the published profile unless another was asked for, and the vendor's tuning."""
     check_counts(spec)
     case = plugins.case(spec.case)
     manifest = case.manifest

@@ -70,7 +70,7 @@ class DataCheck(msgspec.Struct, frozen=True):
 
 
 def check_data(spec: RunSpec, plugins: Plugins) -> DataCheck:
-    """Look at this machine. Without a profile in the request, the published one is meant."""
+    """Check the folder on this machine, for the published profile unless another was asked for."""
     folder = Path(spec.data_dir or "")
     if not is_folder(folder):
         raise BadInput(f"{folder} is not a folder; give the one that --data-dir would name")

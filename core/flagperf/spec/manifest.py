@@ -58,7 +58,7 @@ class NeededData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 yield from _KEY.findall(name)
 
     def is_needed(self, values: Mapping[str, Any]) -> bool:
-        """`values` are flat: key -> value."""
+        """Return true if the case reads it with these values, which are flat: key -> value."""
         wanted = ((values.get(key), each if isinstance(each, tuple) else (each,)) for key, each in self.when.items())
         return all(value in allowed for value, allowed in wanted)
 
