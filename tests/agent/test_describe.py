@@ -14,32 +14,14 @@ import msgspec
 import pytest
 
 from flagperf.agent.describe import AdapterQuery, answer_describe, finish_query, missing_requirements, query_adapter
-from flagperf.api import Activation, Availability, Device, DeviceBackend, Machine, MemoryProbe, Presence, Reading
+from flagperf.api import Availability, Machine, MemoryProbe, Reading
 from flagperf.errors import UnknownLayout
 from flagperf.kit import Card, make_devices
 from flagperf.spec.node_facts import NodeFacts
 from flagperf.spec.protocol import DescribeRequest
+from minimal_backend import CARD, MinimalBackend
 
-CARD = Device("GPU-1", "A1", "A1", 0)
 ONE = Card(0, ("A1",), uuid="GPU-1")
-
-
-class Backend(DeviceBackend):
-    vendor = "acme"
-    torch_type = "cpu"
-    collective_backend = "gloo"
-    precisions = ("fp32",)
-
-    def presence(self, machine: Machine) -> Presence:
-        return Presence("present", ("/dev/acme0",))
-
-    def devices(self, machine: Machine) -> list[Device]:
-        return [CARD]
-
-    def activate(self, local_rank: int, num_threads: int, devices: Any) -> Activation:
-        raise AssertionError("no worker is here")
-
-    def synchronize(self) -> None: ...
 
 
 class Probe(MemoryProbe):
@@ -53,7 +35,7 @@ class Probe(MemoryProbe):
         raise UnknownLayout("a new table", "what is this")
 
 
-GIVEN: Any = SimpleNamespace(value=Backend(), adapter="flagperf-acme 1.0")
+GIVEN: Any = SimpleNamespace(value=MinimalBackend(), adapter="flagperf-acme 1.0")
 PLUGINS: Any = SimpleNamespace(
     launcher=lambda vendor: SimpleNamespace(env_script=lambda machine: None), memory_probes=lambda vendor: [Probe()]
 )
@@ -86,8 +68,8 @@ def test_memory_that_cannot_be_read_does_not_take_the_cards_away(tmp_path: Path)
 
 
 def test_a_mistake_of_the_user_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backend, "visibility_variables", ("A", "B"))
-    monkeypatch.setattr(Backend, "devices", lambda self, machine: make_devices(self, machine, [ONE]))
+    monkeypatch.setattr(MinimalBackend, "visibility_variables", ("A", "B"))
+    monkeypatch.setattr(MinimalBackend, "devices", lambda self, machine: make_devices(self, machine, [ONE]))
     facts = query_adapter(GIVEN, Machine(tmp_path, environ={"A": "0", "B": "1"}), PLUGINS, with_memory=False)
     assert facts.error.startswith("visibility variables disagree: A='0', B='1'.")
     assert facts.presence is None

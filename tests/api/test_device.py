@@ -2,31 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from flagperf.api import Activation, Device, DeviceBackend, Machine, Presence
-
-
-class Minimal(DeviceBackend):
-    """The least that a vendor has to write."""
-
-    vendor = "acme"
-    torch_type = "cpu"
-    collective_backend = "gloo"
-    precisions = ("fp32",)
-
-    def presence(self, machine: Machine) -> Presence:
-        return Presence("absent")
-
-    def devices(self, machine: Machine) -> list[Device]:
-        return []
-
-    def activate(self, local_rank: int, num_threads: int, devices: list[Device]) -> Activation:
-        return Activation("cpu", "acme-0", "none")
-
-    def synchronize(self) -> None: ...
+from flagperf.api import DeviceBackend, Machine
+from minimal_backend import MinimalBackend
 
 
 def test_the_least_is_enough_and_claims_nothing() -> None:
-    backend = Minimal()
+    backend = MinimalBackend()
     assert (backend.peaks(), backend.tuning_folder(), backend.versions(Machine())) == ([], None, {})
     assert (backend.aliases, backend.visibility_variables, backend.packages) == ((), (), ())
     assert backend.allocator_memory() is None
@@ -39,7 +20,7 @@ def test_the_least_is_enough_and_claims_nothing() -> None:
 
 @pytest.mark.parametrize("missing", ["presence", "devices", "activate", "synchronize"])
 def test_less_cannot_be_constructed(missing: str) -> None:
-    lacking = type("Lacking", (DeviceBackend,), {k: v for k, v in vars(Minimal).items() if k != missing})
+    lacking = type("Lacking", (DeviceBackend,), {k: v for k, v in vars(MinimalBackend).items() if k != missing})
     with pytest.raises(TypeError, match=missing):
         lacking()
 
@@ -55,4 +36,4 @@ def test_less_cannot_be_constructed(missing: str) -> None:
     ],
 )
 def test_exhausted_memory_is_known_by_its_type_or_its_words(error: BaseException, is_memory: bool) -> None:
-    assert Minimal().is_out_of_memory(error) is is_memory
+    assert MinimalBackend().is_out_of_memory(error) is is_memory

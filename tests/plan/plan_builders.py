@@ -1,12 +1,16 @@
-"""Small manifests, backends and node facts, with only what a test is about."""
+"""Small manifests, plugins and node facts, with only what a test is about."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
-from flagperf.api import Activation, Device, DeviceBackend, Machine, Presence
+from flagperf.api import DeviceBackend, Presence
+from flagperf.plugins.installed import Provided
+from flagperf.plugins.loading import PluginStatus
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.node_facts import Environment, NodeFacts, VendorFacts
 
@@ -30,22 +34,16 @@ def manifest(**changes: Any) -> Manifest:
     return msgspec.convert(content, Manifest)
 
 
-class Backend(DeviceBackend):
-    vendor = "acme"
-    torch_type = "cpu"
-    collective_backend = "gloo"
-    precisions = ("fp32", "tf32")
-
-    def presence(self, machine: Machine) -> Presence:
-        return Presence("present")
-
-    def devices(self, machine: Machine) -> list[Device]:
-        return [Device("acme-0", "A1", "A1", 0)]
-
-    def activate(self, local_rank: int, num_threads: int, devices: list[Device]) -> Activation:
-        return Activation("cpu", "acme-0", "none")
-
-    def synchronize(self) -> None: ...
+def plugins(*backends: DeviceBackend, broken: Sequence[str] = (), **more: Any) -> Any:
+    """A stand-in for Plugins with the vendors of these backends."""
+    given = [Provided(backend, PluginStatus("p", f"flagperf-{backend.vendor}", "1")) for backend in backends]
+    return SimpleNamespace(
+        device_backends=lambda: given,
+        checked_backend={backend.vendor: backend for backend in backends}.__getitem__,
+        vendor_word=str.lower,
+        broken_adapters=lambda: list(broken),
+        **more,
+    )
 
 
 def vendor(word: str, state: str = "present", **changes: Any) -> VendorFacts:

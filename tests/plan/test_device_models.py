@@ -6,14 +6,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
-from plan_builders import Backend, manifest
+from plan_builders import manifest
+from plan_builders import plugins as stand_in
 
 from flagperf.errors import BadInput
 from flagperf.plan.card_models import find_model
-from flagperf.plugins.installed import Provided
-from flagperf.plugins.loading import PluginStatus
 from flagperf.spec.published import PublishedResult
+from minimal_backend import MinimalBackend
 
 MODELS = """
 [[model]]
@@ -40,7 +41,7 @@ OTHER_MODELS = '[[model]]\nname = "B1"\nshort_name = "A2-wide"\nname_pattern = "
 TUNING = '[[tuning]]\nmodel = "ACME A9"\nsource = "a page"\n[tuning.values.training]\nbatch_size = 8\n'
 
 
-class FolderBackend(Backend):
+class FolderBackend(MinimalBackend):
     def __init__(self, vendor: str, folder: Path, models: str, tuning: str = "") -> None:
         self.vendor = vendor  # type: ignore[misc]
         self._folder = folder / vendor
@@ -53,20 +54,9 @@ class FolderBackend(Backend):
         return self._folder
 
 
-def plugins(*backends: Backend, references: tuple[PublishedResult, ...] = ()) -> Any:
-    listed = [
-        {"vendor": each.vendor, "device": each.device, "nodes": 1, "devices_per_node": 1, "precision": "fp32",
-         "overrides": "none", "source": "a page", "values": each.values}
-        for each in references
-    ]  # fmt: skip
-    case = SimpleNamespace(manifest=manifest(references=listed))
-    given = [Provided(backend, PluginStatus("p", f"flagperf-{backend.vendor}", "1")) for backend in backends]
-    return SimpleNamespace(
-        device_backends=lambda: given,
-        vendor_word=lambda word: word.lower(),
-        broken_adapters=lambda: ["old 1: too old"],
-        complete_cases=lambda: {"toy": case},
-    )
+def plugins(*backends: FolderBackend, references: tuple[PublishedResult, ...] = ()) -> Any:
+    case = SimpleNamespace(manifest=msgspec.structs.replace(manifest(), references=references))
+    return stand_in(*backends, broken=["old 1: too old"], complete_cases=lambda: {"toy": case})
 
 
 @pytest.fixture

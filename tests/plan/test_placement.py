@@ -7,18 +7,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from plan_builders import Backend, node, vendor
+from plan_builders import node, plugins, vendor
 
-from flagperf.api import Device, DeviceBackend, Node
+from flagperf.api import Device, Node
 from flagperf.errors import BadInput, MissingPart
 from flagperf.fleet.channel import node_name
 from flagperf.plan import placement
 from flagperf.plan.placement import Placement, find_placement
-from flagperf.plugins.installed import Provided
-from flagperf.plugins.loading import PluginStatus
 from flagperf.spec.job import RunSpec
 from flagperf.spec.node_facts import Environment, Fact, MissingRequirement, NodeFacts
 from flagperf.spec.user_file import UserFile
+from minimal_backend import MinimalBackend
 
 CARDS = tuple(Device(f"acme-{index}", "A1", "A1", index) for index in range(2))
 SLOTS = tuple(Device(f"cpu:{index}", "EPYC", "CPU", index) for index in range(64))
@@ -27,27 +26,10 @@ CPU = vendor("cpu", devices=SLOTS, memory_scope="host")
 NO_FILE = UserFile()
 
 
-class CpuBackend(Backend):
+class CpuBackend(MinimalBackend):
     vendor = "cpu"
     memory_scope = "host"
     is_fallback = True
-
-
-class StandInPlugins:
-    def __init__(self) -> None:
-        self._backends: dict[str, DeviceBackend] = {"cpu": CpuBackend(), "acme": Backend()}
-
-    def vendor_word(self, word: str) -> str:
-        return word
-
-    def broken_adapters(self) -> list[str]:
-        return []
-
-    def device_backends(self) -> list[Provided]:
-        return [Provided(backend, PluginStatus("p", "p", "1")) for backend in self._backends.values()]
-
-    def checked_backend(self, word: str) -> DeviceBackend:
-        return self._backends[word]
 
 
 class StandInFleet:
@@ -69,10 +51,9 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Any:
     def find(*facts: NodeFacts, share_host: bool = False, user_file: UserFile = NO_FILE, **spec: Any) -> Placement:
         needs_worker = spec.pop("needs_worker", True)
         monkeypatch.setattr(placement, "describe_nodes", lambda *_, **__: facts)
-        plugins: Any = StandInPlugins()
         fleet: Any = StandInFleet(len(facts), share_host)
         request = RunSpec("toy", nodes=len(facts), cluster="named", **spec)
-        return find_placement(request, plugins, fleet, (), user_file, needs_worker)
+        return find_placement(request, plugins(CpuBackend(), MinimalBackend()), fleet, (), user_file, needs_worker)
 
     return find
 
@@ -89,7 +70,7 @@ def test_more_devices_than_a_node_has_is_bad_input(find: Any) -> None:
 
 
 def test_variables_that_may_hide_cards_are_named_with_their_values(find: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backend, "visibility_variables", ("ACME_VISIBLE", "CARDS_VISIBLE"))
+    monkeypatch.setattr(MinimalBackend, "visibility_variables", ("ACME_VISIBLE", "CARDS_VISIBLE"))
     environment = Environment({}, {}, {"ACME_VISIBLE": "", "LANG": "C"})
     hidden = msgspec.structs.replace(node(CPU, vendor("acme")), environment=environment)
     with pytest.raises(BadInput, match="host1 has 0 visible acme devices, with ACME_VISIBLE='': change or unset it"):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from plan_builders import Backend, manifest
+from plan_builders import manifest
 
 from flagperf.api import precision
 from flagperf.errors import BadInput, Unsupported
@@ -18,6 +18,7 @@ from flagperf.plan.settings import (
 from flagperf.spec.job import RunSpec
 from flagperf.spec.user_file import UserFile
 from flagperf.spec.values import Layer, Resolved
+from minimal_backend import MinimalBackend
 
 TUNING = Layer("tuning acme A1 (note)", {"training": {"batch_size": 64, "learning_rate": 0.2}}, source="vendor")
 NO_FILE = UserFile()
@@ -96,7 +97,7 @@ def test_a_precision_that_does_not_exist_is_bad_input_in_every_layer() -> None:
     with pytest.raises(BadInput, match="unknown precision 'fp64'"):
         resolved(precision="fp64")
     with pytest.raises(BadInput, match="unknown precision 'fp64'"):
-        make_settings(RunSpec("toy", set=("precision=fp64",)), manifest(), UserFile(), Backend(), None)
+        make_settings(RunSpec("toy", set=("precision=fp64",)), manifest(), UserFile(), MinimalBackend(), None)
 
 
 def test_the_cases_default_profile_is_taken_and_an_unknown_one_refused() -> None:
@@ -119,7 +120,7 @@ def test_without_a_published_profile_the_default_stands_for_it() -> None:
 
 
 def test_settings_carry_the_precision_with_its_meaning() -> None:
-    settings = make_settings(RunSpec("toy"), manifest(), UserFile(), Backend(), None)
+    settings = make_settings(RunSpec("toy"), manifest(), UserFile(), MinimalBackend(), None)
     assert (settings.profile, settings.precision.name, settings.precision.compute) == ("tiny", "fp32", "float32")
 
 
@@ -133,12 +134,12 @@ def test_settings_carry_the_precision_with_its_meaning() -> None:
 )
 def test_a_precision_that_case_or_vendor_lack_is_unsupported(word: str, message: str) -> None:
     with pytest.raises(Unsupported) as caught:
-        make_settings(RunSpec("toy", precision=word), manifest(), UserFile(), Backend(), None)
+        make_settings(RunSpec("toy", precision=word), manifest(), UserFile(), MinimalBackend(), None)
     assert str(caught.value) == message
 
 
 def test_a_precision_that_this_card_lacks_is_unsupported_with_who_says_so() -> None:
-    class Older(Backend):
+    class Older(MinimalBackend):
         def unsupported(self, model: str) -> dict[str, str]:
             return {"tf32": "its data sheet"} if model == "A0" else {}
 
