@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import psutil
 import pytest
 
 from flagperf.agent import leftovers
-from flagperf.agent.leftovers import MARKER, folder_prefix, kill_marked, marked_processes, set_when_closed, stop_workers
+from flagperf.agent.leftovers import MARKER, folder_prefix, kill_marked, marked_processes, stop_workers
 
 RUN = f"run-{uuid.uuid4()}"
 ORPHANING = """
@@ -74,18 +73,6 @@ def test_one_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
     launcher = start(DEAF, f"{RUN}-3/0")
     stop_workers(launcher, f"{RUN}-3/0")
     assert not psutil.pid_exists(launcher.pid)
-
-
-def test_the_end_of_a_stream_is_noticed() -> None:
-    read_end, write_end = os.pipe()
-    with os.fdopen(read_end, "rb") as stream:
-        closed = set_when_closed(stream)
-        os.write(write_end, b"x")
-        while select.select([read_end], [], [], 0)[0]:
-            time.sleep(0.01)
-        assert not closed.is_set()
-        os.close(write_end)
-        assert closed.wait(600)
 
 
 def test_a_process_that_cannot_be_killed_is_named(

@@ -178,42 +178,30 @@ def test_a_case_that_is_refused_is_not_valid(place: str, value: Any) -> None:
     assert complaints(schema_named("case"), changed(content, place, value))
 
 
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [("model.0.name", None), ("model.0.nmae", "x"), ("model.0.peak", {}), ("model.0.pci_ids", "0a01"), ("models", [])],
-)
-def test_models_that_are_refused_are_not_valid(place: str, value: Any) -> None:
-    assert complaints(schema_named("models"), changed(read_toml(MODELS[0]), place, value))
+WRONG_FILES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "models": (
+        lambda: read_toml(MODELS[0]),
+        {"model.0.name": None, "model.0.nmae": "x", "model.0.peak": {}, "model.0.pci_ids": "0a01", "models": []},
+    ),
+    "run": (
+        lambda: record(BUNDLES[0])["run"],
+        {"schema": 2, "job.nodes": None, "ending.status": "fine", "spec.devices": "1"},
+    ),
+    "environment": (lambda: record(BUNDLES[0])["environment"], {"0.host": None, "0.environment": -1}),
+    "events": (
+        lambda: {"type": "sampled", "t_ns": 1, "readings": []},
+        {"type": "sampld", "t_ns": None, "readings": {}, "baseline": 1},
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "place", "value"),
-    [
-        ("run", "schema", 2),
-        ("run", "job.nodes", None),
-        ("run", "ending.status", "fine"),
-        ("run", "spec.devices", "1"),
-        ("environment", "0.host", None),
-        ("environment", "0.environment", -1),
-    ],
+    ("name", "place"), [(name, place) for name, (_, wrong) in WRONG_FILES.items() for place in wrong]
 )
-def test_a_record_that_cannot_be_read_is_not_valid(name: str, place: str, value: Any) -> None:
-    assert complaints(schema_named(name), changed(record(BUNDLES[0])[name], place, value))
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        {"type": "step_finishd", "t_ns": 1},
-        {"type": "warmup_ended", "step": 1},
-        {"type": "warmup_ended", "t_ns": 1, "step": 1.5},
-        {"type": "sampled", "t_ns": 1, "readings": {}},
-    ],
-)
-def test_an_event_that_cannot_be_read_is_not_valid(event: dict[str, Any]) -> None:
-    schema = schema_named("events")
-    assert complaints(schema, event)
-    assert complaints(schema, {"type": "warmup_ended", "t_ns": 1, "step": 1}) == []
+def test_a_file_that_cannot_be_read_is_not_valid(name: str, place: str) -> None:
+    read, wrong = WRONG_FILES[name]
+    assert complaints(schema_named(name), read()) == []
+    assert complaints(schema_named(name), changed(read(), place, wrong[place]))
 
 
 def test_what_the_source_says_is_in_the_schema() -> None:

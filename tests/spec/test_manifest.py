@@ -194,12 +194,10 @@ REPLACED = {
     ],
     'precision = "fp32"\n': [
         ("", "[values] precision: must be one of the case's precisions: fp32"),
-        ("precision = 32\n", "[values] precision: must be one of the case's precisions: fp32"),
     ],
     "batch_size = 8": [
         ("batch_size = 0", "[values]: training.batch_size must be at least 1; got 0"),
         ("batch_size = nan", "[values] training.batch_size: must be a string"),
-        ("batch_size = 2026-01-01", "[values] training.batch_size: must be a string"),
         ('batch_size = 8\nsizes = [1, "a"]', "[values] sizes: must be a string"),
         ('batch_size = 8\n"a b" = 1', "[values] 'a b': keys may have letters"),
     ],
@@ -250,7 +248,6 @@ REPLACED = {
 ADDED = [
     ('modle = "x"', "unknown key 'modle'; did you mean model?"),
     ('requires = ["torch>=>2"]', "requires: 'torch>=>2' is not a requirement"),
-    ('requires = ["torch>=2 <3"]', "requires: 'torch>=2 <3' is not a requirement"),
     ('check_files = "data.py"', "check_files: must be module:function"),
     ('mfu_formula = "exakt"', "mfu_formula: unknown formula 'exakt'; did you mean exact"),
     ('sequence_key = "model.length"', "sequence_key: unknown key of [values] 'model.length'"),
@@ -294,8 +291,6 @@ PROFILE = [
         "[profiles.tiny.values]: unknown key of case toy 'training.batchsize'; did you mean training.batch_size",
     ),
     ("values.training = 4", "[profiles.tiny.values]: 'training' is a group of keys"),
-    ('values.training.batch_size = "4"', "[profiles.tiny.values]: training.batch_size takes a whole number"),
-    ("values.training.batch_size = 0", "[profiles.tiny.values]: training.batch_size must be at least 1"),
     ('values.precision = "bf16"', "[profiles.tiny.values] precision: must be one of fp32"),
 ]
 """Lines of [profiles.tiny]."""
