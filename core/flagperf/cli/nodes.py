@@ -81,19 +81,18 @@ def _print(report: NodesReport, lists_all: bool) -> None:
         is_part = len(listed) < total
         echo_heading(f"Nodes that differ ({len(listed)} of {total})" if is_part else "Nodes")
         differing = report.differing_facts
+        rows = []
+        for node in listed:
+            row = [f"  {node.index}", node.name, "-", "no", "-", "-", *("-" for _ in differing)]
+            if node.clock is not None:
+                clock = f"{node.clock.seconds:+.2f} s (within {node.clock.error_seconds:.2f})"
+                row[2:6] = [node.host, "yes", node.address or "-", clock]
+                row[6:] = [f"{node.facts[fact]}{' *' if report.is_unlike(node, fact) else ''}" for fact in differing]
+            rows.append(row)
         header = ["  NODE", "NAME", "HOST", "REACHED", "ADDRESS", "CLOCK", *map(str.upper, differing)]
-        echo_columns(header, [_row(report, node, differing) for node in listed])
+        echo_columns(header, rows)
     _print_words("Problems", [(word, node) for node in report.nodes for word in node.problems])
     _print_words("Warnings", [(word, node) for node in report.nodes for word in node.warnings])
-
-
-def _row(report: NodesReport, node: CheckedNode, facts: list[str]) -> list[str]:
-    if not node.is_reached:
-        return [f"  {node.index}", node.name, "-", "no", "-", "-", *("-" for _ in facts)]
-    assert node.clock is not None
-    clock = f"{node.clock.seconds:+.2f} s (within {node.clock.error_seconds:.2f})"
-    values = [f"{node.facts[fact]}{' *' if report.is_unlike(node, fact) else ''}" for fact in facts]
-    return [f"  {node.index}", node.name, node.host, "yes", node.address or "-", clock, *values]
 
 
 def _print_words(heading: str, said: list[tuple[str, CheckedNode]]) -> None:

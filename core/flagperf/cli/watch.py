@@ -265,20 +265,18 @@ def watch(bundle: Path, *, once: bool, as_json: bool) -> int:
         return 0
     raise_on_signals()
     try:
-        return _follow_on_screen(watched) if sys.stdout.isatty() else _follow_in_lines(watched)
+        if not sys.stdout.isatty():
+            return _follow_in_lines(watched)
+        with _keys(), draw() as show:
+            is_left = False
+            while not (now.is_over or is_left):
+                began = time.monotonic()
+                now = watched.look()
+                show(now)
+                is_left = not now.is_over and _is_left(_pause(began))
+        return _say_over(now) if now.is_over else _leave(now)
     except KeyboardInterrupt:
         return _leave(now)
-
-
-def _follow_on_screen(watched: WatchedRun) -> int:
-    with _keys(), draw() as show:
-        while True:
-            began = time.monotonic()
-            now = watched.look()
-            show(now)
-            if now.is_over or _is_left(_pause(began)):
-                break
-    return _say_over(now) if now.is_over else _leave(now)
 
 
 def _follow_in_lines(watched: WatchedRun) -> int:

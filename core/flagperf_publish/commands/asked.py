@@ -1,4 +1,4 @@
-"""What commands of this package share: the runs and the format that were asked for, and the browser."""
+"""Code that commands of this package share: the runs and the format that were asked for, and the browser."""
 
 from __future__ import annotations
 
