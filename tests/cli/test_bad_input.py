@@ -9,12 +9,7 @@ import pytest
 from flagperf.cli import run_cli
 from flagperf.cli.options import expand_set
 
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FLAGPERF_RUNS_DIR", raising=False)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 @pytest.mark.parametrize(
@@ -28,18 +23,12 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run distilbert --set training.batchsize=8", 2, ["'training.batchsize'", "did you mean training.batch_size"]),
         ("run distilbert --set training.batch_size=many", 2, ["takes a whole number", "'many'", "--set"]),
         ("run distilbert --set training.batch_size=0", 2, ["training.batch_size must be at least 1"]),
-        ("run distilbert --set training.batch_size=1.5", 2, ["takes a whole number"]),
-        ("run distilbert --set training.learning_rate=-1", 2, ["must be above 0"]),
         ("run distilbert --set training", 2, ["--set takes key=value"]),
-        ("run distilbert --set training=3", 2, ["is a group of keys"]),
-        ("run distilbert --set training.seed=1 --set training.seed=2", 2, ["training.seed more than once"]),
         ("run distilbert --set model.heads=5", 2, ["heads"]),
         ("run distilbert --precision fp8", 2, ["unknown precision 'fp8'"]),
         ("run distilbert --precision tf32", 6, ["vendor cpu does not support precision tf32"]),
-        ("run distilbert --precision fp16", 6, ["does not support precision fp16"]),
         ("run distilbert --nodes 0", 2, ["--nodes: 0 is not in the range x>=1; see `"]),
         ("run distilbert --nodes 9999999", 2, ["--nodes must be at least 1 and at most 100,000; got 9999999"]),
-        ("plan distilbert --device-model C500 --devices 9999999", 2, ["--devices must be at least 1 and at most"]),
         ("run distilbert --parallel TP2", 2, ["has one layout", "leave --parallel out"]),
         ("run llama2_70b --parallel 4x8", 2, ["--parallel takes TP, PP and DP", "'4x8'"]),
         ("run llama2_70b --vendor cpu --parallel TP2PP2", 2, ["needs a multiple of 4 devices", "--devices 1 is 1"]),
@@ -70,14 +59,10 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             2,
             ["--sample-seconds: inf is not a finite number in the range x>0; see `"],
         ),
-        ("runs unpack a.tar --max-gib nan", 2, ["--max-gib: nan is not a finite number in the range "]),
-        ("runs unpack a.tar --max-gib inf", 2, ["--max-gib: inf is not in the range 0<x<=1073741824; see `"]),
         ("runs unpack a.tar --max-gib 1e308", 2, ["--max-gib: 1e+308 is not in the range"]),
         ("align latest latest --tolerance nan", 2, ["--tolerance: nan is not a finite number in the range "]),
-        ("compare a b --margin nan", 2, ["--margin: nan is not a finite number in the range "]),
         ("run", 2, ["argument CASE is missing; see `", "flagperf run --help`"]),
         ("run distilbert --nodes", 2, ["option '--nodes' requires an argument; see `", "flagperf run --help`"]),
-        ("run distilbert --nodes two", 2, ["--nodes: 'two' is not a valid integer range; see `"]),
         (
             "run distilbert --devises 2",
             2,
@@ -88,21 +73,18 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("cases list more", 2, ["unexpected extra argument (more)", "flagperf cases list --help`"]),
         ("completion tcsh", 2, ["SHELL: 'tcsh' is not one of 'bash', 'zsh', 'fish'"]),
         ("rum distilbert", 2, ["unknown command 'rum'; did you mean run", "flagperf --help`"]),
-        ("cases show distilbrt", 2, ["did you mean distilbert?"]),
         ("runs show latest", 2, ["there are no runs in runs"]),
         ("report latest", 2, ["there are no runs in runs"]),
         ("report nothing --runs-dir elsewhere", 2, ["there are no runs in elsewhere"]),
         ("align latest latest", 2, ["there is no file latest", "there are no runs in runs"]),
         ("report latest --lang fr", 2, ["--lang"]),
         ("report latest --lang zh", 2, ["--lang zh is for pages", "--format md"]),
-        ("report latest --lang zh --json", 2, ["--lang zh is for pages", "--format md"]),
         ("report latest --format md --json", 2, ["--json and --format md", "give one of them"]),
         ("run distilbert --record-steps 2", 2, ["--record-steps says how many", "--record-operators"]),
         ("run distilbert --record-operators --record-steps 0", 2, ["--record-steps must be at least 1", "got 0"]),
         ("run gemm --record-operators", 2, ["case gemm is of kind base, which has no steps"]),
         ("run distilbert --from latest", 2, ["there are no runs in runs"]),
         ("run distilbert --from-rank 1", 2, ["--from-rank chooses a rank", "--from names"]),
-        ("plan distilbert --set nonsense=1", 2, ["unknown key of case distilbert 'nonsense'"]),
     ],
 )
 def test_wrong_commands(

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import msgspec
 import pytest
 
 from flagperf.cli import run_cli
-from flagperf.plugins.installed import load_plugins
-from flagperf.report.screens import case_report
-from flagperf.report.terminal import to_terminal
 
 
 def test_published_figures_are_shown_as_a_table_and_rows_without_any_are_named(
@@ -21,12 +15,6 @@ def test_published_figures_are_shown_as_a_table_and_rows_without_any_are_named(
     (row,) = [line.partition("(2x8)")[2].split() for line in lines if line.startswith("nvidia A100-SXM4-40GB, 2 nodes")]
     assert row == ["fp32", "bs=96", "58.9", "3531.1", "3892.3", "4058.3", "0.911", "32.9/40.0"]
     assert lines[-1] == "Published without figures: kunlun R300-32GB 1x1, kunlun R300-32GB 2x8"
-
-
-def test_a_case_of_which_nothing_is_published_says_so() -> None:
-    manifest = msgspec.structs.replace(load_plugins().case("distilbert").manifest, references=())
-    text = to_terminal(case_report(manifest, Path("cases")), width=80)
-    assert text.endswith("\n\nPublished results: no figures of this case are known\n")
 
 
 def test_a_case_that_lists_its_contents_shows_them(capfd: pytest.CaptureFixture[str]) -> None:

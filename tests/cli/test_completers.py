@@ -14,12 +14,7 @@ from flagperf.bundle.bundle import create_bundle
 from flagperf.cli import cli
 from run_builders import make_run
 
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FLAGPERF_RUNS_DIR", raising=False)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def offered(line: str) -> list[tuple[str, str]]:

@@ -17,9 +17,7 @@ from flagperf.testing import shared_file
 WITHOUT_WEIGHTS = ("--set", "model.checkpoint=false")
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 @pytest.fixture

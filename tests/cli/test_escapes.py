@@ -16,7 +16,6 @@ from fuzz_harness import RAW, check, run
 from hostile import OSC_52
 from recorded_bundles import FOLDER, IDS
 
-from flagperf import cli as cli_package
 from flagperf.bundle.bundle import read_bundle, seal, write_run
 from flagperf.bundle.run_record import STORE_SCHEMA, Run
 from flagperf.cli.completers import complete_run
@@ -216,10 +215,3 @@ def test_only_styles_survive_in_color(capfd: pytest.CaptureFixture[str]) -> None
     echo_styled("\x1b[1mbold\n", color=False)
     assert capfd.readouterr().out == "\\x1b[1mbold\n"
     assert visible("a\nb") == "a\\x0ab"
-
-
-def test_commands_print_through_one_module_only() -> None:
-    """The others would have to remember it."""
-    folder = Path(cli_package.__file__).parent
-    users = [path.name for path in sorted(folder.glob("*.py")) if "click.echo(" in path.read_text()]
-    assert hasattr(click, "echo") and users == ["output.py"]

@@ -121,14 +121,6 @@ def test_tags_are_given_found_shown_and_taken_away_and_the_run_still_verifies(
     assert not (runs / IDS["one"] / "labels.json").exists()
 
 
-def test_json_of_a_report_has_tags_and_note(capfd: pytest.CaptureFixture[str]) -> None:
-    run_cli(["runs", "tag", IDS["one"], "good"])
-    capfd.readouterr()
-    assert run_cli(["report", IDS["one"], "--format", "json", "-q"]) == 0
-    (run,) = json.loads(capfd.readouterr().out)["runs"]
-    assert (run["tags"], run["note"], run["unfinished"]) == (["good"], "", None)
-
-
 @pytest.mark.parametrize(
     ("command", "words"),
     [

@@ -12,12 +12,7 @@ from flagperf.bundle.run_record import Ending, RecordedRun, RunGroup
 from flagperf.cli import run_cli
 from flagperf.cli.run import next_command, worst_exit_code
 
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FLAGPERF_RUNS_DIR", raising=False)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""flagperf vendors check"""
+"""flagperf vendors check, vendors new"""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flagperf.cli import cli
-from flagperf.cli.vendors import TierResult, read_report
+from flagperf.cli.vendors import TierResult, read_report, write_adapter
 from flagperf.errors import BadInput
 
 REPORT = """<testsuites><testsuite>
@@ -29,13 +30,13 @@ E       assert 1 == 0
 HINT = "; --tests DIR runs what needs simulated cards and recorded outputs"
 
 
-def check(*arguments: str, catch_exceptions: bool = True) -> Result:
-    """From the top, as a user does: a command that is called by itself keeps other words for its help."""
-    return CliRunner().invoke(cli, ["vendors", "check", *arguments], catch_exceptions=catch_exceptions)
+def vendors(*arguments: str, catch_exceptions: bool = True) -> Result:
+    """Call a command from the top, as a user does: by itself, it keeps other words for its help."""
+    return CliRunner().invoke(cli, ["vendors", *arguments], catch_exceptions=catch_exceptions)
 
 
 def test_tests_that_are_not_there_are_bad_input(tmp_path: Path) -> None:
-    error = check("cpu", "--tests", str(tmp_path / "none")).exception
+    error = vendors("check", "cpu", "--tests", str(tmp_path / "none")).exception
     assert isinstance(error, BadInput) and "is not a folder" in str(error)
 
 
@@ -48,7 +49,7 @@ def test_a_project_around_the_package_has_no_say_in_its_tests(tmp_path: Path) ->
     (package / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef its_own(): return 1\n")
     (package / "tests" / "test_acme.py").write_text("def test_one(its_own): assert its_own == 1\n")
     for tests in (package / "tests", package):
-        done = check("cpu", "--tests", str(tests), catch_exceptions=False)
+        done = vendors("check", "cpu", "--tests", str(tests), catch_exceptions=False)
         assert (done.exit_code, done.stdout) == (0, "cpu: offline: pass (1 passed); hardware: not run\n"), done.output
 
 
@@ -82,8 +83,47 @@ def test_the_verdict_says_what_it_rests_on(result: TierResult, line: str) -> Non
 
 
 def test_the_vendor_that_every_machine_has_passes_and_what_does_not_apply_is_skipped_with_its_reason() -> None:
-    done = check("cpu", catch_exceptions=False)
+    done = vendors("check", "cpu", catch_exceptions=False)
     assert done.exit_code == 0, done.output
     (verdict,) = done.stdout.splitlines()
     assert re.fullmatch(rf"cpu: offline: pass \(\d+ passed, \d+ skipped{HINT}\); hardware: not run", verdict)
     assert "1 skipped: every machine has cpu: it is never absent" in done.output
+
+
+@pytest.mark.parametrize("word", ["Acme", "9acme", "ac-me", "ac me", "../acme", ""])
+def test_a_vendor_word_is_one_lower_case_word(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = vendors("new", word).exception
+    assert isinstance(error, BadInput) and "is not a vendor word" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "said"), [("cpu", "choose another one"), ("cases", "a package flagperf_cases is already installed")]
+)
+def test_a_word_that_is_taken(word: str, said: str, tmp_path: Path) -> None:
+    error = vendors("new", word, "--folder", str(tmp_path / "package")).exception
+    assert isinstance(error, BadInput) and said in str(error)
+
+
+def test_nothing_is_written_over_and_nothing_is_left_half(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    assert "exists" in str(vendors("new", "acme", "--folder", str(tmp_path / "there")).exception)
+    assert "is not a folder" in str(vendors("new", "acme", "--folder", str(tmp_path / "no" / "where")).exception)
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_the_package_says_that_it_is_typed(tmp_path: Path) -> None:
+    assert "src/flagperf_acme/py.typed" in write_adapter("acme", tmp_path / "package")
+    assert (tmp_path / "package" / "src" / "flagperf_acme" / "py.typed").read_text() == ""
+
+
+def test_what_was_written_is_json_where_it_is_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / "adapter"
+    done = vendors("new", "acme", "--folder", str(folder), "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["folder"] == str(folder)
+    assert sorted(said["files"]) == sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()
+    )
