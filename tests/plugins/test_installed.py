@@ -18,28 +18,30 @@ def test_an_alias_gives_the_vendor_and_never_hides_anothers_own_word(site: Site)
     assert [site.load().vendor_word(word)[-1] for word in asked] == ["b", "b", "b", "a"]
 
 
-def test_a_vendor_without_a_launcher_says_so(site: Site) -> None:
-    plugins = site.add("flagperf-registrytest3", device_source("registrytest3")).load()
-    with pytest.raises(BadInput, match=r"flagperf-registrytest3 1\.0 gives no launcher for its vendor 'registrytest3'"):
-        plugins.launcher("registrytest3")
-
-
-def test_a_launcher_hook_that_fails_is_the_cause(site: Site) -> None:
-    source = device_source("registrytest31") + "\n@hookimpl\ndef flagperf_launchers():\n    raise OSError('no tool')\n"
-    plugins = site.add("flagperf-registrytest31", source).load()
-    with pytest.raises(
-        PluginFailed, match=r"^adapter flagperf-registrytest31 1\.0 failed: flagperf_launchers raised OSError: no tool$"
-    ):
-        plugins.launcher("registrytest31")
-
-
-def test_a_launcher_of_a_stranger_does_not_serve_an_owned_word(site: Site) -> None:
-    site.add("flagperf-registrytest4", device_source("registrytest4"))
-    site.add("flagperf-stranger4", HEADER + launcher_source("registrytest4", name="strange"))
+@pytest.mark.parametrize(
+    ("own", "stranger", "error", "words"),
+    [
+        ("", "", BadInput, "{own} gives no launcher for its vendor 'registrytest3{index}'"),
+        ("", "launcher", BadInput, "{own} gives no launcher for its vendor 'registrytest3{index}'"),
+        (
+            "\n@hookimpl\ndef flagperf_launchers():\n    raise OSError('no tool')\n", "", PluginFailed,
+            "adapter {own} failed: flagperf_launchers raised OSError: no tool",
+        ),
+    ],
+)  # fmt: skip
+def test_a_vendor_without_a_launcher_of_its_own_plugin_says_why(
+    site: Site, own: str, stranger: str, error: type[Exception], words: str, request: pytest.FixtureRequest
+) -> None:
+    index = request.node.callspec.indices["own"]
+    word = f"registrytest3{index}"
+    site.add(f"flagperf-{word}", device_source(word) + own)
+    if stranger:
+        site.add("flagperf-stranger4", HEADER + launcher_source(word, name="strange"))
     plugins = site.load()
-    with pytest.raises(BadInput, match=r"flagperf-registrytest4 1\.0 gives no launcher"):
-        plugins.launcher("registrytest4")
-    assert "registrytest4" in problem(plugins, "flagperf_stranger4")
+    with pytest.raises(error) as raised:
+        plugins.launcher(word)
+    assert str(raised.value) == words.format(own=f"flagperf-{word} 1.0", index=index)
+    assert not stranger or f"{word!r} is not its word" in problem(plugins, "flagperf_stranger4")
 
 
 def test_one_plugin_that_gives_a_word_twice_is_refused_for_that_word(site: Site) -> None:

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 from adapter_builders import TESTS, make_adapter
-from e2e_flagperf import bundle_of, processes_of, read_run, said
-
-from flagperf.bundle.verify import verify_bundle
 
 RIG = f"{TESTS}:AcmeRig"
 
@@ -40,21 +37,6 @@ def test_its_exit_code_is_that_of_the_command(tmp_path: Path) -> None:
     done = simulate(make_adapter(tmp_path / "package"), RIG, "plan", "distilbert", "--vendor", "acme", "--devices", "3")
     assert done.returncode == 2
     assert "has 2 visible acme devices" in done.stderr
-
-
-@pytest.mark.run
-def test_a_fault_of_a_simulated_card_ends_the_run_as_it_would_on_a_real_one(tmp_path: Path) -> None:
-    package = make_adapter(tmp_path / "package")
-    done = simulate(package, RIG, "run", "llama2_70b", "--vendor", "acme", FLAGPERF_TEST_DEVICE="error_at=100")
-    assert done.returncode == 3, done.stderr
-    assert "Traceback" not in done.stderr
-    bundle = bundle_of(package)
-    record = read_run(bundle)
-    assert record["simulated"] is True
-    why = "AcceleratorError: an illegal memory access was encountered in operator 100"
-    assert said(record) == ("failed", f"rank 0: {why}; see logs/rank-00000.log")
-    assert not verify_bundle(bundle).problems
-    assert list((package / "tmp").iterdir()) == [] and processes_of(bundle) == []
 
 
 @pytest.mark.parametrize(

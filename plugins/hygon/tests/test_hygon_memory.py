@@ -9,7 +9,6 @@ import pytest
 from hygon_builders import ADDRESSES, TABLE, TOTAL_MIB, answers, as_text, machine_with_tool
 
 from flagperf.api import FIGURES, Device, Machine, Reading
-from flagperf.errors import ToolFailed
 from flagperf.testing import Answer
 from flagperf_hygon.device import HygonBackend
 from flagperf_hygon.memory import HygonSmiProbe, HygonTableProbe, HygonTextProbe
@@ -20,7 +19,6 @@ READINGS = [
     Reading(ADDRESSES[0], 1 * GIB, TOTAL_MIB << 20, 15.0, 121.0, 43.0),
     Reading(ADDRESSES[1], 3 * GIB, TOTAL_MIB << 20, 92.5, 377.0, 66.0),
 ]
-STRANGER = Device("0000:77:00.0", "K100_AI", "K100_AI", -1, pci_address="0000:77:00.0")
 
 
 def figures(machine: Machine, devices: list[Device] = DEVICES, probe: HygonSmiProbe | None = None) -> list[Reading]:
@@ -40,37 +38,6 @@ def test_readings_follow_the_address_wherever_the_tool_begins_to_count(tmp_path:
     machine = machine_with_tool(tmp_path, answers(first))
     assert figures(machine) == READINGS
     assert figures(machine, DEVICES[::-1]) == READINGS[::-1]
-
-
-def test_a_card_that_the_tool_does_not_list_says_so(tmp_path: Path) -> None:
-    (reading,) = figures(machine_with_tool(tmp_path / "json", answers()), [STRANGER])
-    why = "the tool did not list this card: what it lists is called 0, 1"
-    assert reading.missing == dict.fromkeys(HygonSmiProbe.figures, why)
-    (reading,) = figures(machine_with_tool(tmp_path / "table", TABLE), [STRANGER], HygonTableProbe())
-    assert reading.missing["power_watts"] == why
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        None,
-        Answer(("--showuse", "--json"), '{"card0":{"HCU busy":"1"}}'),
-        Answer(("--showuse", "--json"), "", "Traceback", returncode=1),
-    ],
-)
-def test_one_metric_that_fails_is_missing_with_its_reason(tmp_path: Path, answer: Answer | None) -> None:
-    for reading, whole in zip(figures(machine_with_tool(tmp_path, but("--showuse", answer))), READINGS, strict=True):
-        assert reading.missing["utilisation_percent"]
-        assert msgspec.structs.replace(reading, missing={}) == msgspec.structs.replace(whole, utilisation_percent=None)
-
-
-def test_without_memory_the_sample_is_a_gap(tmp_path: Path) -> None:
-    probe = HygonSmiProbe()
-    assert probe.available(machine_with_tool(tmp_path, answers())).available
-    broken = Answer(("--showmeminfo", "vram", "--json"), '{"card0":{"vram Total Memory (GiB)":"64"}}')
-    machine_with_tool(tmp_path, but("--showmeminfo", broken))
-    with pytest.raises(ToolFailed, match="other units only"):
-        probe.sample(DEVICES, None)
 
 
 @pytest.mark.parametrize("option", ["--showmeminfo", "--showbus"])

@@ -19,7 +19,6 @@ from metax_builders import (
 from metax_outputs import GIB, LOG, LOGGED_JSON, MIB, WAY2, transcript
 
 from flagperf.api import Availability, Device, Machine, Reading
-from flagperf.errors import ToolFailed
 from flagperf.testing import Answer, MachineFolder
 from flagperf_metax.memory import DMON, MxSmiProbe, MxSmiTableProbe
 
@@ -66,35 +65,11 @@ def test_what_json_leaves_out_is_asked_of_others(
     assert (first.utilisation_percent, first.power_watts, first.temperature_celsius) == expected
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        Answer(("-j",), "", "no permission\n", returncode=1),
-        Answer(("-j",), "garbage\n"),
-        Answer(("-j",), LOGGED_JSON[:300]),
-    ],
-)
-def test_a_figure_that_no_option_gives_is_missing_with_the_reason(tmp_path: Path, answer: Answer) -> None:
-    only = (Answer(("--show-memory",), LOG), answer)
-    first, _ = sample(machine_with_tool(folder_with_cards(tmp_path), only))
-    assert first.used_bytes == 1 * GIB
-    assert set(first.missing) == {"utilisation_percent", "power_watts", "temperature_celsius", "clock_mhz"}
-    assert first.power_watts is None
-
-
 def test_a_card_that_is_not_in_the_answer_has_no_number(tmp_path: Path) -> None:
     listed = Answer(("--show-memory",), transcript("show_memory_sysfs_error"))
     first, second = sample(machine_with_tool(folder_with_cards(tmp_path), replaced(ANSWERS, listed)))
     assert (first.used_bytes, second.used_bytes, second.power_watts) == (1 * GIB, None, 58.625)
     assert "Sysfs error" in second.missing["used_bytes"]
-
-
-def test_memory_that_stops_to_answer_is_our_error(tmp_path: Path) -> None:
-    folder, probe = folder_with_cards(tmp_path), MxSmiProbe()
-    assert probe.available(machine_with_tool(folder)).available
-    machine_with_tool(folder, (Answer(("*",), LOG[:400]),))
-    with pytest.raises(ToolFailed, match="End of Log"):
-        probe.sample(CARDS, None)
 
 
 def test_another_companys_tool_of_that_name_is_not_used(tmp_path: Path) -> None:
@@ -104,10 +79,6 @@ def test_another_companys_tool_of_that_name_is_not_used(tmp_path: Path) -> None:
     other = Answer(("--show-memory",), LOG.replace("MetaX", "Moffett"))
     machine = machine_with_tool(folder_with_cards(tmp_path / "beside ours"), replaced(ANSWERS, other))
     assert not MxSmiProbe().available(machine).available
-
-
-def test_without_the_tool_the_reason_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    assert "/opt/maca/bin" in MxSmiProbe().available(folder_with_cards(tmp_path).machine()).reason
 
 
 @pytest.mark.parametrize("release", ["table_a0", "table_a1", "table_b", "table_c"])
