@@ -101,7 +101,7 @@ def read_json(path: Path, advice: str) -> Any:
 
 
 def parse_json(content: bytes | str, where: str, advice: str) -> Any:
-    """`where` is the file, or the line of it."""
+    """Return what the text says. `where` is the file, or the line of it."""
     try:
         text = content if isinstance(content, str) else content.decode("utf-8")
         parsed = json.loads(text)
@@ -156,7 +156,7 @@ def check_divisible(model: Mapping[str, Any], whole: str, part: str) -> None:
 
 
 def check_synthetic_rows(data: Mapping[str, Any]) -> None:
-    """0 means all rows of a file, and synthetic data has no file."""
+    """Raise BadInput for synthetic data of 0 rows: that means all rows of a file, and there is none."""
     for key in ("rows", "eval_rows"):
         if data["source"] == "synthetic" and not data[key]:
             raise BadInput(

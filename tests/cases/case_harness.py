@@ -39,6 +39,24 @@ QUICK_ROWS: Changes = {
 }
 """For cases that time rows."""
 
+QUICK: dict[str, Changes] = {
+    "aquila_33b": {"data__samples": 8},
+    "collectives": {"collectives__headline": "24KiB", "collectives__sizes": []},
+    "distilbert": {"training__max_steps": 3, "data__rows": 70, "data__eval_rows": 20},
+    "gemm": {"gemm__headline": "64x96x256", "gemm__shapes": []},
+    "glm": {"training__max_steps": 3, "training__batch_size": 4, "data__rows": 40, "data__eval_rows": 9},
+    "host_to_device": {"host_to_device__headline": "64KiB", "host_to_device__sizes": []},
+    "llama2_70b": {"training__max_steps": 3},
+    "llama2_7b_finetune": {
+        "training__max_steps": 3, "data__eval_rows": 2, "evaluation__questions": 1, "model__sequence": 48,
+    },
+    "memory_bandwidth": {"memory_bandwidth__headline": "1MiB", "memory_bandwidth__sizes": ["4KiB"]},
+    "memory_capacity": {},
+    "operators": {"operators__only": ["relu", "mm"], "operators__dtypes": ["fp32"], "operators__libraries": ["eager"]},
+    "peer_to_peer": {"peer_to_peer__headline": "24KiB", "peer_to_peer__sizes": []},
+}  # fmt: skip
+"""Little work, by case."""
+
 
 @dataclass(frozen=True)
 class CaseHarness:
@@ -54,6 +72,14 @@ class CaseHarness:
         dotted = {key.replace("__", "."): value for key, value in changes.items()}
         layers = [Layer("profile", manifest.profiles[profile].values), Layer("test", nest(dotted), source="user")]
         return fit_layout(resolve(manifest, layers), RunSpec(self.name, devices=devices)).values
+
+    def quick_changes(self, **changes: Any) -> Changes:
+        rows = QUICK_ROWS if "measure" in self.manifest().values else {}
+        return {**QUICK[self.name], **rows, **changes}
+
+    def quick(self, **changes: Any) -> dict[str, Any]:
+        """The values of a run with little work."""
+        return self.values(**self.quick_changes(**changes))
 
     def settings(self, profile: str = "tiny", **changes: Any) -> SimpleNamespace:
         """The same with attributes, as a case gets them."""

@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 import msgspec
-from case_harness import QUICK_ROWS, CaseHarness
+from case_harness import CaseHarness
 
 from flagperf.events import RowMeasured
 from flagperf.worker import rank_sync
@@ -26,7 +26,7 @@ def measured_rows(work: Work) -> list[RowMeasured]:
     from torch import distributed
 
     harness, rank, world_size = CaseHarness(work.case), distributed.get_rank(), distributed.get_world_size()
-    config = harness.values(devices=world_size, **QUICK_ROWS, **work.changes)
+    config = harness.values(devices=world_size, **harness.quick_changes(**work.changes))
     with FAULTS[work.fault](rank) if work.fault else contextlib.nullcontext():
         events = harness.run(config, rank=rank, world_size=world_size, per_node=work.per_node)
     return [event for event in events if isinstance(event, RowMeasured)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from case_harness import QUICK_ROWS, CaseHarness, Changes, moments, reports, rows, steps
+from case_harness import QUICK, CaseHarness, moments, reports, rows, steps
 from write_data_docs import readmes, render
 
 from flagperf.api import PRECISIONS
@@ -27,23 +27,6 @@ from flagperf_cases import flagperf_cases
 
 FOLDERS = {case.manifest.parent.name: case.manifest.parent for case in flagperf_cases()}
 FILES = {"case.toml", "README.md", "__init__.py", "case.py", "data.py"}
-
-QUICK: dict[str, Changes] = {
-    "aquila_33b": {"data__samples": 8},
-    "collectives": {"collectives__headline": "24KiB", "collectives__sizes": []},
-    "distilbert": {"training__max_steps": 3, "data__rows": 70, "data__eval_rows": 20},
-    "gemm": {"gemm__headline": "64x96x256", "gemm__shapes": []},
-    "glm": {"training__max_steps": 3, "training__batch_size": 4, "data__rows": 40, "data__eval_rows": 9},
-    "host_to_device": {"host_to_device__headline": "64KiB", "host_to_device__sizes": []},
-    "llama2_70b": {"training__max_steps": 3},
-    "llama2_7b_finetune": {
-        "training__max_steps": 3, "data__eval_rows": 2, "evaluation__questions": 1, "model__sequence": 48,
-    },
-    "memory_bandwidth": {"memory_bandwidth__headline": "1MiB", "memory_bandwidth__sizes": ["4KiB"]},
-    "memory_capacity": {},
-    "operators": {"operators__only": ["relu", "mm"], "operators__dtypes": ["fp32"], "operators__libraries": ["eager"]},
-    "peer_to_peer": {"peer_to_peer__headline": "24KiB", "peer_to_peer__sizes": []},
-}  # fmt: skip
 
 Runs = Callable[[str, int], list[list[Event]]]
 
@@ -63,8 +46,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
     @cache
     def run(name: str, world_size: int) -> list[list[Event]]:
-        changes = {**QUICK[name], **(QUICK_ROWS if "measure" in manifest_of(name).values else {})}
-        return CaseHarness(name).run_ranks(folder / f"{name} {world_size}", world_size, [changes])[0]
+        harness = CaseHarness(name)
+        return harness.run_ranks(folder / f"{name} {world_size}", world_size, [harness.quick_changes()])[0]
 
     return run
 

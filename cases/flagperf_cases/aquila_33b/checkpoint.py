@@ -134,7 +134,12 @@ def read_stage(path: Path, *, device: str = "cpu", mmap: bool = False) -> dict[s
     if isinstance(model.get("language_model"), dict):
         flat = _flat(path, model["language_model"])
     elif any(str(name).startswith(("decoder.", "embedding.")) for name in model):
-        flat = {_core_name(name): value for name, value in _flat(path, model).items()}
+        flat = {}
+        for name, value in _flat(path, model).items():
+            own = f"encoder.{name.removeprefix('decoder.')}" if name.startswith("decoder.") else name
+            layer = _LAYER.fullmatch(own)
+            own = f"encoder.layers.{layer[1]}.{CORE_NAMES.get(layer[2], layer[2])}" if layer else own
+            flat[own] = value
     else:
         raise BadInput(
             f"{path} has no weights under `model` and there `language_model`, nor names as Megatron-core has them "
@@ -154,12 +159,6 @@ def _flat(path: Path, state: Mapping[Any, Any], prefix: str = "", depth: int = 0
         is_leaf = not isinstance(value, dict)
         flat |= {f"{prefix}{name}": value} if is_leaf else _flat(path, value, f"{prefix}{name}.", depth + 1)
     return flat
-
-
-def _core_name(name: str) -> str:
-    name = f"encoder.{name.removeprefix('decoder.')}" if name.startswith("decoder.") else name
-    layer = _LAYER.fullmatch(name)
-    return f"encoder.layers.{layer[1]}.{CORE_NAMES.get(layer[2], layer[2])}" if layer else name
 
 
 def joined_stages(stages: Sequence[Mapping[str, torch.Tensor]], *, tied: bool) -> dict[str, torch.Tensor]:
@@ -205,7 +204,7 @@ def megatron_shapes(path: Path, shape: DecoderShape, ways: int) -> dict[str, Sha
 
 
 def _without_padding(found: Mapping[str, Shape], shape: DecoderShape, ways: int) -> dict[str, Shape]:
-    """Megatron pads the vocabulary, so more rows than needed are accepted."""
+    """Return the shapes with as many rows of the vocabulary as are needed: Megatron pads it."""
     rows = -(-shape.vocabulary // ways)
     tables = {name for name in found if name in ("embedding.word_embeddings.weight", "output_layer.weight")}
     return {name: (min(size[0], rows), *size[1:]) if name in tables and size else size for name, size in found.items()}
@@ -246,7 +245,8 @@ class MegatronWeights:
         return torch.cat([shard[name] for shard in self.shards], dimension)
 
     def _attention(self, name: str, part: str) -> torch.Tensor:
-        """Rows are grouped by KV head: its query heads, then its key, then its value."""
+        """Return one of query, key and value. Rows are grouped by KV head: its query heads, then its key, then its
+        value."""
         shape = self.shape
         queries = shape.heads // shape.kv_heads
         groups = self._joined(name, 0).view(shape.kv_heads, queries + 2, shape.head_size, shape.width)

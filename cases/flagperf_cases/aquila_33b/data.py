@@ -181,7 +181,8 @@ def read_texts(path: Path) -> list[str]:
 
 
 def make_sample(text: str, tokenizer: Tokenizer) -> Sample:
-    """The last word's tokens are those after the common prefix of the whole text and the text without that word."""
+    """Make a sample. The last word's tokens are those after the common prefix of the whole text and the text without
+    that word."""
     ids = list(tokenizer.encode(text))
     *before, _ = text.rstrip().rsplit(None, 1)
     context = list(tokenizer.encode(before[0])) if before else []
@@ -254,7 +255,7 @@ def open_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
 
 
 def special_ids(vocabulary: Path, special: Path) -> dict[str, int]:
-    """Special tokens are not in the vocabulary: their ids follow it, in the order of their file."""
+    """Return the ids of the special tokens, which follow the vocabulary in the order of their file."""
     words = read_json_object(vocabulary, GET_TOKENIZER)
     first = len(words)
     if not all(type(number) is int for number in words.values()) or set(words.values()) != set(range(first)):

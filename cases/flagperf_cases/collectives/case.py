@@ -154,7 +154,8 @@ def make_exchange(operation: str, precision: str, size: int, group: Group, devic
 
 
 def _timed(payload: Payload, call: Callable[[], Received], parts: list[torch.Tensor], over_links: int) -> Timed:
-    """`over_links` is how many of the equal parts a rank has to move in one direction."""
+    """Return what is timed, with its check. `over_links` is how many of the equal parts a rank has to move in one
+    direction."""
 
     def check(last: Received) -> dict[str, str]:
         received, shift = last
@@ -175,7 +176,7 @@ def _all_reduce(payload: Payload) -> Timed:
     refilled, zero = _Refilled(sent), torch.zeros(1, dtype=payload.dtype, device=payload.device)
 
     def before() -> None:
-        """No rank begins while another is still refilling: its own sample would have that time."""
+        """Refill, and let no rank begin while another still does: its own sample would have that time."""
         refilled.refill()
         distributed.all_reduce(zero, group=payload.group.handle)
 

@@ -92,8 +92,8 @@ def _gathered(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> in
 
 
 def _gradients(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
-    """Data parallel ranks accumulate whole gradients until the last micro-batch, and then keep their part. Every tensor
-    parallel rank holds the gradient of the whole embedding until the end of the step."""
+    """Count the gradients. Data parallel ranks accumulate whole ones until the last micro-batch, and then keep their
+    part. Every tensor parallel rank holds that of the whole embedding until the end of the step."""
     count = stage_parameters(shape, layout, stage)
     if stage == 0:
         count += shape.vocabulary_parameters - shape.vocabulary_parameters // layout.tp
@@ -108,7 +108,11 @@ def _activations(shape: DecoderShape, layout: Layout, stage: int, work: Work) ->
     layers = len(layout.stage_layers(shape.layers)[stage])
     in_flight = min(layout.pp - stage, work.num_micro_batches)
     states = positions * shape.width * size // layout.tp
-    block, head = _block_activations(shape, layout, work), 0
+    # What the backward pass of one block needs, term by term as in model.py.
+    norms = 2 * positions * shape.width // layout.tp * (FP32 + FP32)  # input and normed, both in fp32
+    gathered = 2 * positions * shape.width * size  # inputs of the projections, at all positions
+    attention = positions * (2 * shape.width + 2 * shape.kv_width) // layout.tp * size
+    block, head = norms + gathered + attention + 4 * positions * shape.ffn // layout.tp * size, 0
     if stage == layout.pp - 1:
         # The last norm, the head's input, logits as computed and in fp32, their log-softmax and its gradients.
         norm = positions * shape.width // layout.tp * (FP32 + FP32)
@@ -121,13 +125,3 @@ def _activations(shape: DecoderShape, layout: Layout, stage: int, work: Work) ->
     # Receive buffers: the inputs of the micro-batches in flight, and one gradient.
     received = (in_flight if stage > 0 else 0) + (stage < layout.pp - 1)
     return kept + max(head, backward) + received * states
-
-
-def _block_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
-    """Count what the backward pass of one block needs, term by term as in model.py."""
-    positions = work.micro_batch * shape.sequence
-    norms = 2 * positions * shape.width // layout.tp * (FP32 + FP32)  # input and normed, both in fp32
-    gathered = 2 * positions * shape.width * work.compute_bytes  # inputs of the projections, at all positions
-    attention = positions * (2 * shape.width + 2 * shape.kv_width) // layout.tp * work.compute_bytes
-    feed_forward = 4 * positions * shape.ffn // layout.tp * work.compute_bytes
-    return norms + gathered + attention + feed_forward

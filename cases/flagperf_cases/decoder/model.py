@@ -200,7 +200,7 @@ def seed_of(seed: int, name: str) -> int:
 
 
 def seed_name(model: Decoder, name: str) -> str:
-    """A tied head on another stage than the embedding gets the embedding's values."""
+    """Return whose values a weight gets: a tied head on another stage than the embedding gets the embedding's."""
     return "embed_tokens.weight" if model.shape.tied and name == "lm_head.weight" else name
 
 

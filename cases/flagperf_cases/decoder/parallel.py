@@ -63,7 +63,7 @@ class Place:
 
 
 def find_place(layout: Layout, device_type: str) -> Place:
-    """Every rank of the group calls this at the same time."""
+    """Return the place of this rank. Every rank of the group calls this at the same time."""
     if layout.world_size == 1:
         return Place(layout, None)
     mesh = init_device_mesh(device_type, (layout.pp, layout.dp, layout.tp), mesh_dim_names=("pp", "dp", "tp"))
@@ -143,8 +143,9 @@ _BLOCK_PLAN: dict[str, Any] = {
 
 
 def is_sharded(layout: Layout, has_autocast: bool) -> bool:
-    """fully_shard is also used for mixed precision without data parallelism, because it casts the weights once.
-    Autocast alone would cast them for every micro-batch and keep each copy until its backward pass."""
+    """Return True if weights are sharded. fully_shard is also used for mixed precision without data parallelism,
+    because it casts the weights once. Autocast alone would cast them for every micro-batch and keep each copy until its
+    backward pass."""
     return layout.dp > 1 or (has_autocast and layout.world_size > 1)
 
 

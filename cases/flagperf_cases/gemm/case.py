@@ -82,8 +82,13 @@ def make_product(precision: str, shape: Shape, device: str, seed: int) -> Produc
     """Draw the operands. float64 is drawn as such: numbers of 24 bits would not tell a card that rounds to float32."""
     torch.manual_seed(seed)
     num_numbers = shape.m * shape.k + WINDOW_EXTRA  # of all windows for the first operand
-    if precision == "fp8":
-        return _fp8(num_numbers, shape, device)
+    if precision == "fp8":  # scaled by tensor, so that the largest value is the format's
+        numbers, a_scale = _quantised(torch.randn(num_numbers, device=device))
+        b, b_scale = _quantised(torch.randn(shape.n, shape.k, device=device))
+        one = torch.ones((), device=device)
+        multiply = _ScaledProduct(b.t(), one * a_scale, one * b_scale, shape)
+        call = multiply_in_turns(multiply, numbers, shape)
+        return Product(call, numbers, b.t(), a_scale * b_scale, facts=multiply.facts)
     if precision == "int8":
         numbers = torch.randint(-127, 128, (num_numbers,), device=device, dtype=torch.int8)
         b = torch.randint(-127, 128, (shape.n, shape.k), device=device, dtype=torch.int8)
@@ -118,16 +123,6 @@ DTYPES = {
     "fp16_acc16": torch.float16,
     "bf16": torch.bfloat16,
 }
-
-
-def _fp8(num_numbers: int, shape: Shape, device: str) -> Product:
-    """Scale by tensor, so that the largest value is the format's; the second operand by columns; bf16 out."""
-    numbers, a_scale = _quantised(torch.randn(num_numbers, device=device))
-    b, b_scale = _quantised(torch.randn(shape.n, shape.k, device=device))
-    one = torch.ones((), device=device)
-    multiply = _ScaledProduct(b.t(), one * a_scale, one * b_scale, shape)
-    call = multiply_in_turns(multiply, numbers, shape)
-    return Product(call, numbers, b.t(), a_scale * b_scale, facts=multiply.facts)
 
 
 class _ScaledProduct:
@@ -197,7 +192,9 @@ def prove(precision: str, product: Product, last: Multiplied) -> dict[str, str]:
         raise WrongOutput("the output has values that are not finite")
     if precision == "fp64":
         return _nearly_exact(product, last)
-    got, wanted = _some_rows(product, last)
+    rows = _chosen_rows(last)
+    got = _double(last.output.cpu()[rows])
+    wanted = (_double(last.a.cpu()[rows]) @ _double(product.b.cpu())) * product.scale
     if precision == "int8":
         if not torch.equal(got, wanted):
             raise WrongOutput(f"{int((got != wanted).sum())} of {got.numel()} integers are wrong")
@@ -230,15 +227,8 @@ def _chosen_rows(last: Multiplied) -> torch.Tensor:
     return torch.randperm(last.a.shape[0], generator=generator)[:NUM_ROWS]
 
 
-def _some_rows(product: Product, last: Multiplied) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the chosen rows of the output and of the reference, in float64 on the host."""
-    rows = _chosen_rows(last)
-    wanted = (_double(last.a.cpu()[rows]) @ _double(product.b.cpu())) * product.scale
-    return _double(last.output.cpu()[rows]), wanted
-
-
 def _double(values: torch.Tensor) -> torch.Tensor:
-    """Some formats convert only through float32, which holds them exactly."""
+    """Return float64. Some formats convert only through float32, which holds them exactly."""
     return (values.float() if values.element_size() == 1 else values).double()
 
 
@@ -249,19 +239,14 @@ def _nearly_exact(product: Product, last: Multiplied) -> dict[str, str]:
     a, b, got = last.a.cpu(), product.b.cpu(), last.output.cpu()
     worst, scale = 0.0, 0.0
     for row, column in zip(rows.tolist(), columns.tolist(), strict=False):
-        wanted = _exact_dot(a[row], b[:, column])
+        (x_high, x_low), (y_high, y_low) = _halves(a[row]), _halves(b[:, column])
+        wanted = math.fsum(torch.cat([x_high * y_high, x_high * y_low, x_low * y_high, x_low * y_low]).tolist())
         worst, scale = max(worst, abs(float(got[row, column]) - wanted)), max(scale, abs(wanted))
     error = worst / scale
     facts = {"error": f"{error:.3g}", "accepted": f"0 to {FP64_ERROR:g}"}
     if error > FP64_ERROR:
         raise WrongOutput(f"it was not computed in fp64 (error {error:.3g}, accepted up to {FP64_ERROR:g})")
     return facts
-
-
-def _exact_dot(x: torch.Tensor, y: torch.Tensor) -> float:
-    (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
-    terms = torch.cat([x_high * y_high, x_high * y_low, x_low * y_high, x_low * y_low])
-    return math.fsum(terms.tolist())
 
 
 def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -206,7 +206,8 @@ def training_loader(samples: Samples, sampler: TrainingSampler, num_workers: int
 
 
 def _batch(samples: Samples, micro: MicroBatch) -> Batch:
-    """A sample with fewer candidates than another one repeats its first, which is masked out of the loss."""
+    """Make a batch. A sample with fewer candidates than another one repeats its first, which is masked out of the
+    loss."""
     counts = [len(samples.samples[row].candidates) for row in micro.rows]
     widest = max(counts)
     pairs = [

@@ -180,7 +180,7 @@ class Samples:
         return len(self.samples)
 
     def fill_blank(self, row: int, candidate: int) -> FilledSequence:
-        """Only the passage is ever truncated, at its end."""
+        """Return the text with a candidate. Only the passage is ever truncated, at its end."""
         sample, tokenizer = self.samples[row], self.tokenizer
         answer = sample.candidates[candidate]
         room = self.length - NUM_FRAME_TOKENS - len(sample.before) - len(sample.after) - len(answer)

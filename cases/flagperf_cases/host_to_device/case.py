@@ -142,7 +142,7 @@ def _both_issued(streams: _Streams, to_device: Callable[[], Arrived], to_host: C
 
 
 def _both_in_threads(streams: _Streams, to_device: Callable[[], Arrived], to_host: Callable[[], Arrived]) -> Transfer:
-    """The host takes part in copies of pageable memory, so each direction has a thread."""
+    """Return a transfer with a thread for each direction: the host takes part in copies of pageable memory."""
     thread = ThreadPoolExecutor(1)
 
     def call() -> tuple[Arrived, ...]:

@@ -72,7 +72,7 @@ class Samples:
         return max(0, (len(self.stream) - 1) // self.sequence)
 
     def __getitem__(self, row: int) -> list[int]:
-        """`sequence` + 1 tokens; the last one is only a label."""
+        """Return `sequence` + 1 tokens; the last one is only a label."""
         begin = row * self.sequence
         tokens = self.stream.part(begin, begin + self.sequence + 1)
         check_tokens(self.name, tokens, self.vocabulary)
@@ -85,7 +85,16 @@ class Samples:
 
 def load_data(values: dict[str, Any], data_dir: Path | None) -> Samples:
     source, sequence = values["data"]["source"], values["model"]["sequence"]
-    stream, seed = _open(values, data_dir), values["training"]["seed"]
+    vocabulary, seed = values["model"]["vocabulary"], values["training"]["seed"]
+    stream: Stream
+    if source == "made_up":
+        stream = SyntheticStream(values["data"]["tokens"], vocabulary, values["data"]["noise"])
+    elif source == "indexed":
+        prefix = indexed_prefix(data_folder(data_dir, "tokens"), values["data"]["prefix"])
+        stream = TokenStream(read_index(prefix))
+    else:
+        folder = data_folder(data_dir, "tokens")
+        stream = TextStream(text_files(folder), folder / TOKENIZER, vocabulary)
     if len(stream) <= sequence:
         raise BadInput(
             f"data.source={source} has {len(stream)} tokens, too few for one sample of {sequence} + 1; "
@@ -98,7 +107,7 @@ def load_data(values: dict[str, Any], data_dir: Path | None) -> Samples:
         global_batch = training["batch_size"] * training["accumulate"] * max(1, values["parallel"]["dp"])
         num_samples = max(training["max_samples"], max(1, training["max_steps"]) * global_batch)
         stream, order = megatron_order(stream, sequence, num_samples, seed)
-    samples = Samples(source, stream, order, sequence, values["model"]["vocabulary"])
+    samples = Samples(source, stream, order, sequence, vocabulary)
     return replace(samples, sha256=_digest(samples, values["data"]["order"]))
 
 
@@ -116,17 +125,6 @@ def check_tokens(name: str, tokens: Sequence[int], vocabulary: int) -> None:
         raise BadInput(
             f"{name}: token {wrong} is not below model.vocabulary={vocabulary}; use the model's own tokenizer"
         )
-
-
-def _open(values: dict[str, Any], data_dir: Path | None) -> Stream:
-    source = values["data"]["source"]
-    if source == "made_up":
-        model, data = values["model"], values["data"]
-        return SyntheticStream(data["tokens"], model["vocabulary"], data["noise"])
-    folder = data_folder(data_dir, "tokens")
-    if source == "indexed":
-        return TokenStream(read_index(indexed_prefix(folder, values["data"]["prefix"])))
-    return TextStream(text_files(folder), folder / TOKENIZER, values["model"]["vocabulary"])
 
 
 def indexed_prefix(folder: Path, prefix: str) -> Path:
@@ -149,7 +147,7 @@ MAX_ENTRIES = 1 << 28
 
 class Order(Protocol):
     def __getitem__(self, place: int) -> int:
-        """The sample at this place of the run. Step n of global batch b has the places from n x b on."""
+        """Return the sample at this place of the run. Step n of global batch b has the places from n x b on."""
         ...
 
 

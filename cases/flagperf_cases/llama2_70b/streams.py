@@ -21,7 +21,7 @@ class Stream(Protocol):
 
     @property
     def lengths(self) -> Sequence[int]:
-        """Tokens of each document."""
+        """Count the tokens of each document."""
         ...
 
     def __len__(self) -> int: ...
@@ -85,7 +85,7 @@ def read_index(prefix: Path) -> Index:
 
 
 def _checked_lengths(idx: Path, content: bytes, num_sequences: int, item_bytes: int) -> array[int]:
-    """Sequences have to follow each other without gaps, so that .bin is one token stream."""
+    """Return the lengths. Sequences have to follow each other without gaps, so that .bin is one token stream."""
     view = memoryview(content)
     middle = HEADER.size + 4 * num_sequences
     lengths = view[HEADER.size : middle].cast("i")
@@ -169,7 +169,7 @@ class SyntheticStream:
 
     @property
     def lengths(self) -> list[int]:
-        """One document."""
+        """Return the length of the one document."""
         return [len(self._tokens)]
 
     def __len__(self) -> int:

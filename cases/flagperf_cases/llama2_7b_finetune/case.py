@@ -147,7 +147,7 @@ def mean_of_epochs(ctx: Context, epochs: list[EpochLosses]) -> float:
 
 
 def describe_model(ctx: Context, model: Any) -> None:
-    """The parameters are those of the base; the adapters count separately."""
+    """Describe the base as the model; the adapters count separately."""
     adapters = sum(parameter.numel() for parameter in trainable(model))
     base = sum(parameter.numel() for parameter in model.parameters()) - adapters
     describe_transformer(
@@ -184,8 +184,8 @@ def evaluate_loss(ctx: Context, model: Any, rows: Rows, name: str) -> None:
 
 
 def evaluate_mmlu(ctx: Context, model: Any, data: Data) -> None:
-    """The answer is the letter with the largest of the four logits. With `evaluation.original_rule` the same questions
-    are graded as the original benchmark does too."""
+    """Ask the questions. The answer is the letter with the largest of the four logits. With `evaluation.original_rule`
+    the same questions are graded as the original benchmark does too."""
     values, subjects, tokenizer = ctx.config.evaluation, data.subjects, data.tokenizer
     num_questions = sum(len(subject.questions) for subject in subjects)
     if not num_questions:

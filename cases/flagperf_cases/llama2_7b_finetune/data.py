@@ -329,8 +329,8 @@ class SentencePieceTokenizer:
         return list(self._processor.encode(text))
 
     def answers(self) -> AnswerTokens:
-        """Usually a letter with its leading space is one piece. Very small vocabularies lack some of these; then the
-        space is a separate piece for all four letters."""
+        """Return the tokens of the letters. Usually one with its leading space is one piece. Very small vocabularies
+        lack some of these; then the space is a separate piece for all four letters."""
         with_space = [self._piece(f"▁{letter}") for letter in LETTERS]
         if None not in with_space:
             return AnswerTokens((), tuple(token for token in with_space if token is not None))

@@ -55,7 +55,7 @@ PAGE = PAGE_BYTES // 4
 
 class Chunks:
     def __init__(self, ctx: Context, limit_bytes: int, seed: int) -> None:
-        """`limit_bytes`: 0 for none."""
+        """Draw the pattern. A `limit_bytes` of 0 is none."""
         self._ctx = ctx
         self._limit_bytes = limit_bytes
         generator = torch.Generator().manual_seed(seed)

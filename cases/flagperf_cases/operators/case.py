@@ -274,7 +274,7 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _on_host(tensor: torch.Tensor, dim: int, parts: torch.Tensor | None) -> torch.Tensor:
-    """A part of a tensor that has more along this dimension than others has as many times more in each part."""
+    """Return these parts. A tensor that has more along this dimension than others has as many times more in each."""
     found = tensor.detach()
     if parts is not None:
         size = found.shape[dim] // (int(parts[-1]) + 1)

@@ -95,7 +95,7 @@ def shapes(operator: Operator, classes: Sequence[str]) -> list[Sizes]:
 
 
 def directions(operator: Operator, dtype: str) -> tuple[Direction, ...]:
-    """Whole numbers have no gradients."""
+    """Return the directions that a dtype has: whole numbers have no gradients."""
     return operator.directions if dtype.startswith(("fp", "bf")) else ("forward",)
 
 

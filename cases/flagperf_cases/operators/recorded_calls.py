@@ -207,9 +207,7 @@ class _Maker:
 
     def _one(self, value: Any) -> Any:
         if isinstance(value, TensorArgument):
-            found = self._ranges.get(str(self._num_made))
-            self._num_made += 1
-            return self._tensor(self._tensors[value.index], found)
+            return self._tensor(self._tensors[value.index])
         if not isinstance(value, WordArgument):
             return value
         if value.kind == "place":
@@ -219,8 +217,10 @@ class _Maker:
     def _place(self, place: str) -> str:
         return self._device if place == "device" else "cpu"
 
-    def _tensor(self, recorded: RecordedTensor, values: ValueRange | None) -> torch.Tensor:
+    def _tensor(self, recorded: RecordedTensor) -> torch.Tensor:
         """Make a tensor with the recorded strides; elements that these leave out are there as well."""
+        values = self._ranges.get(str(self._num_made))
+        self._num_made += 1
         dtype = getattr(torch, recorded.dtype)
         count = held_elements(recorded)
         drawn = self._drawn(min(count, PERIOD), dtype, values).to(self._place(recorded.place))

@@ -43,7 +43,7 @@ def measure(ctx: Context, transfer: Transfer) -> None:
 
 
 def _one_way(ctx: Context, transfer: Transfer, pair: Pair) -> Timed:
-    """Both record their own time. The one that receives looks at what has arrived."""
+    """Send from the first to the second. Both record their own time, and the second looks at what has arrived."""
     length = transfer.size // DTYPE.itemsize
     cycle = _cycle(ctx, pair)
     is_sender = ctx.rank == pair[0]
@@ -72,7 +72,7 @@ def _one_way(ctx: Context, transfer: Transfer, pair: Pair) -> Timed:
 
 
 def _both_ways(ctx: Context, transfer: Transfer, pair: Pair) -> Timed:
-    """Sends and receives are in flight at the same time."""
+    """Send and receive at the same time."""
     length = transfer.size // DTYPE.itemsize
     other = pair[1] if ctx.rank == pair[0] else pair[0]
     sent = messages(_cycle(ctx, (ctx.rank, other)), length, DTYPE, ctx.device)
@@ -96,6 +96,6 @@ def _both_ways(ctx: Context, transfer: Transfer, pair: Pair) -> Timed:
 
 
 def _cycle(ctx: Context, pair: Pair) -> torch.Tensor:
-    """Every ordered pair has a shift of its own."""
+    """Return the numbers of an ordered pair, each of which has a shift of its own."""
     cycle = number_cycle(ctx.config.peer_to_peer.seed, DTYPE, num_ranks=1)
     return shifted(cycle, pair[0] * ctx.world_size + pair[1])

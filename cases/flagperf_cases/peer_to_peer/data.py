@@ -4,7 +4,6 @@ torch."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,10 @@ Pair = tuple[int, int]
 def check_files(_data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
     _sizes(values["peer_to_peer"])
     return []
+
+
+Known = tuple[tuple[Pair, ...], str, str, str]
+"""The first fields of a Transfer, which do not depend on its size."""
 
 
 class Transfer(msgspec.Struct, frozen=True):
@@ -45,33 +48,24 @@ def planned_transfers(values: dict[str, Any], nodes: list[list[int]]) -> list[Tr
     """Return transfers in the order in which they are measured; `nodes` are the ranks of each. The further sizes are
     those of the first pair within a node, and of the first between two."""
     headline, sizes = _sizes(values["peer_to_peer"])
-    planned = []
-    for scope, found in {"node": _within(nodes), "nodes": _between(nodes)}.items():
-        each = [(pairs, direction, scope, at_once) for pairs, direction, at_once in found]
-        planned += [Transfer(*known, headline, "headline") for known in each]
-        planned += [Transfer(*known, size, "sweep") for known in each if known[0] == each[0][0] for size in sizes]
-    return planned
-
-
-def _within(nodes: list[list[int]]) -> Iterator[tuple[tuple[Pair, ...], str, str]]:
-    """Yield every ordered pair of a node; both ways once for the two."""
-    for ranks in nodes:
-        for pair in itertools.permutations(ranks, 2):
-            yield (pair,), "one-way", "one"
-        for pair in itertools.combinations(ranks, 2):
-            yield (pair,), "both", "one"
-
-
-def _between(nodes: list[list[int]]) -> Iterator[tuple[tuple[Pair, ...], str, str]]:
-    """Yield equal places of two nodes: one pair after the other, then all. Each node with the next one."""
-    for here, there in itertools.pairwise(nodes):
+    within: list[Known] = []
+    for ranks in nodes:  # every ordered pair of a node; both ways once for the two
+        within += [((pair,), "one-way", "node", "one") for pair in itertools.permutations(ranks, 2)]
+        within += [((pair,), "both", "node", "one") for pair in itertools.combinations(ranks, 2)]
+    between: list[Known] = []
+    for here, there in itertools.pairwise(nodes):  # equal places of two nodes: one pair after the other, then all
         forth = tuple(zip(here, there, strict=True))
         back = tuple((second, first) for first, second in forth)
         directions = (("one-way", forth), ("one-way", back), ("both", forth))
         for direction, pairs in directions:
-            yield from (((pair,), direction, "one") for pair in pairs)
+            between += [((pair,), direction, "nodes", "one") for pair in pairs]
         if len(forth) > 1:
-            yield from ((pairs, direction, "all") for direction, pairs in directions)
+            between += [(pairs, direction, "nodes", "all") for direction, pairs in directions]
+    planned = []
+    for each in (within, between):
+        planned += [Transfer(*known, headline, "headline") for known in each]
+        planned += [Transfer(*known, size, "sweep") for known in each if known[0] == each[0][0] for size in sizes]
+    return planned
 
 
 def _sizes(given: dict[str, Any]) -> tuple[int, list[int]]:

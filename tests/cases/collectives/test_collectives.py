@@ -15,7 +15,6 @@ from flagperf.worker import WrongOutput
 from flagperf_cases.collectives.data import OPERATIONS
 from flagperf_cases.number_cycle import check_message, message, number_cycle, shifted, summed
 
-SMALL = {"collectives__headline": "24KiB", "collectives__sizes": []}
 IMPORTS = ["flagperf_cases.collectives.case", "case_harness"]
 HARNESS = CaseHarness("collectives")
 
@@ -25,7 +24,7 @@ def rows_of_ranks(folder: Path, world_size: int, *works: Work) -> list[list[list
 
 
 def few(*operations: str) -> dict[str, object]:
-    return {**SMALL, "collectives__precisions": ["fp32"], "collectives__operations": list(operations)}
+    return {"collectives__precisions": ["fp32"], "collectives__operations": list(operations)}
 
 
 def statuses(rows: list[RowMeasured]) -> list[str]:
@@ -34,7 +33,7 @@ def statuses(rows: list[RowMeasured]) -> list[str]:
 
 def test_every_element_of_every_operation_is_exact_and_the_bytes_are_those_of_the_definitions(tmp_path: Path) -> None:
     """Three ranks: 24 KiB are three parts of 8 KiB."""
-    (ranks,) = rows_of_ranks(tmp_path / "ranks", 3, Work("collectives", 3, SMALL))
+    (ranks,) = rows_of_ranks(tmp_path / "ranks", 3, Work("collectives", 3, {}))
     moved = {"all_reduce": 32, "all_gather": 16, "reduce_scatter": 16, "all_to_all": 16, "broadcast": 24}
     for rows in ranks:
         assert [row.labels["operation"] for row in rows] == [name for name in OPERATIONS for _ in ("fp32", "bf16")]
@@ -80,7 +79,7 @@ def test_calls_that_do_nothing_after_the_first_are_found(tmp_path: Path) -> None
 def test_a_rank_that_fails_alone_in_a_call_ends_the_run(tmp_path: Path) -> None:
     why = "rank 1 failed in a call that other ranks take part in: RuntimeError: cable pulled out"
     with pytest.raises(AssertionError, match=why):
-        rows_of_ranks(tmp_path / "ranks", 2, Work("collectives", 2, SMALL, "alone"))
+        rows_of_ranks(tmp_path / "ranks", 2, Work("collectives", 2, {}, "alone"))
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 64, 1000])

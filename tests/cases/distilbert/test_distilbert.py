@@ -16,7 +16,6 @@ from flagperf_cases.distilbert.case import build_model, matmul_parameters, train
 from flagperf_cases.distilbert.data import (
     CHECKPOINT,
     Sentences,
-    check_files,
     encoder_shapes,
     load_data,
     sst2,
@@ -237,36 +236,3 @@ def test_other_precisions_learn_too(precision: str) -> None:
     assert losses[0] == pytest.approx(exact, rel=0.05)
     assert losses[0] != exact  # it did compute otherwise
     assert sum(losses[-5:]) < sum(losses[:5])
-
-
-# --- real data ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def real_data(shared_data: Path, tmp_path: Path) -> Path:
-    (tmp_path / "SST-2").symlink_to(shared_data / "sst2/SST-2")
-    (tmp_path / CHECKPOINT).mkdir()
-    (tmp_path / CHECKPOINT / "vocab.txt").symlink_to(shared_data / "tokenizers/bert-base-uncased/vocab.txt")
-    return tmp_path
-
-
-@pytest.mark.full
-def test_a_small_model_learns_real_sentences(real_data: Path) -> None:
-    config = CASE.values(
-        "tiny",
-        data__source="sst2",
-        data__rows=2500,
-        data__eval_rows=0,
-        model__vocabulary=30522,
-        model__sequence=32,
-        model__layers=1,
-        training__batch_size=64,
-        training__epochs=2,
-        training__learning_rate=2e-3,
-    )
-    check_files(real_data, config)
-    events = CASE.run(config, real_data)
-    losses = [step.loss for step in steps(events)]
-    assert sum(losses[-10:]) / 10 < 0.8 * sum(losses[:10]) / 10
-    assert reports(events)[-1]["evaluated"] == 872
-    assert reports(events)[-1]["acc"] > 0.62  # 0.51 is the more frequent label

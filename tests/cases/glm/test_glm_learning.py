@@ -10,7 +10,6 @@ import pytest
 from case_harness import CaseHarness, moments, reports, steps
 
 from flagperf.events import DataDescribed, ModelDescribed, SpanEnded
-from flagperf_cases.glm.data import check_files
 
 CASE = CaseHarness("glm")
 
@@ -143,41 +142,3 @@ def test_gradients_are_clipped() -> None:
     }
     assert losses[1e-9] == pytest.approx([losses[1e-9][0]] * 8, rel=1e-5)
     assert losses[0.0][-1] < 0.99 * losses[0.0][0]
-
-
-# --- real data ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def real_data(shared_data: Path, tmp_path: Path) -> Path:
-    """SuperGLUE's layout, filled with 32 real passages each."""
-    (tmp_path / "ReCoRD").mkdir()
-    for name, source in (("train", "train"), ("val", "dev32")):
-        (tmp_path / f"ReCoRD/{name}.jsonl").symlink_to(shared_data / f"record/FewGLUE_32dev/ReCoRD/{source}.jsonl")
-    (tmp_path / "bert-base-uncased").symlink_to(shared_data / "tokenizers/bert-base-uncased")
-    return tmp_path
-
-
-@pytest.mark.full
-def test_real_passages_go_all_the_way_and_can_be_learnt_by_heart(real_data: Path) -> None:
-    config = CASE.values(
-        "tiny",
-        data__source="record",
-        data__rows=4,
-        data__eval_rows=6,
-        model__vocabulary=30592,
-        model__sequence=128,
-        model__width=16,
-        model__logits="answers",
-        training__batch_size=4,
-        training__max_samples=60,
-        training__schedule_steps=40,
-        training__learning_rate=0.02,
-    )
-    assert len(check_files(real_data, config)) == 3
-    events = CASE.run(config, real_data)
-    found = reports(events)
-    assert [report["evaluated"] for report in found] == [6, 6]
-    assert all(0 <= report["acc"] <= report["em"] <= report["f1"] <= 1 for report in found)
-    losses = [step.loss for step in steps(events)]
-    assert losses[-1] < 0.5 * losses[0]

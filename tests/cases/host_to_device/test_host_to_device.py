@@ -9,21 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from case_harness import QUICK_ROWS, CaseHarness, rows
+from case_harness import CaseHarness, rows
 
 from flagperf.worker import WrongOutput
 from flagperf_cases.host_to_device import case
 
 CASE = CaseHarness("host_to_device")
-QUICK: dict[str, Any] = {
-    **QUICK_ROWS,
-    "host_to_device__headline": "64KiB",
-    "host_to_device__sizes": [],
-}
 
 
 def test_on_the_cpu_a_plain_copy_says_that_it_crosses_no_link() -> None:
-    found = {(row.labels["direction"], row.labels["memory"]): row for row in rows(CASE.run(CASE.values(**QUICK)))}
+    found = {(row.labels["direction"], row.labels["memory"]): row for row in rows(CASE.run(CASE.quick()))}
     assert {row.labels["path"] for row in found.values()} == {"same memory"}
     measured = {name for name, row in found.items() if row.status == "ok"}
     assert measured == {("h2d", "pageable"), ("d2h", "pageable")}

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from case_harness import QUICK_ROWS, CaseHarness, SmallCache, rows
+from case_harness import CaseHarness, SmallCache, rows
 
 from flagperf.worker import WrongOutput
 from flagperf_cases.memory_bandwidth.case import PATTERNS
 from flagperf_cases.sizes import MIB
 
 CASE = CaseHarness("memory_bandwidth")
-QUICK: dict[str, Any] = {
-    **QUICK_ROWS,
-    "memory_bandwidth__headline": "1MiB",
-    "memory_bandwidth__sizes": ["4KiB"],
-}
 LENGTH = 5000
 
 
 def test_every_pattern_counts_the_bytes_that_it_moves() -> None:
-    found = rows(CASE.run(CASE.values(**QUICK), backend=SmallCache()))
+    found = rows(CASE.run(CASE.quick(), backend=SmallCache()))
     assert {row.status for row in found} == {"ok"}
     moved = {(row.labels["pattern"], row.labels["class"]): row.work["bytes"] for row in found}
     assert {name: moved[name, "headline"] for name in PATTERNS} == {
@@ -36,7 +29,7 @@ def test_every_pattern_counts_the_bytes_that_it_moves() -> None:
 
 def test_the_headline_is_at_least_so_many_caches_of_whole_mib() -> None:
     changes = {"memory_bandwidth__headline_caches": 20, "memory_bandwidth__patterns": ["copy"]}
-    headline, other = rows(CASE.run(CASE.values(**QUICK, **changes), backend=SmallCache()))
+    headline, other = rows(CASE.run(CASE.quick(**changes), backend=SmallCache()))
     assert headline.labels["bytes"] == str(3 * MIB) and other.labels["bytes"] == "4096"
 
 

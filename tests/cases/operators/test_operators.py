@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from case_harness import QUICK_ROWS, CaseHarness, SmallCache
+from case_harness import CaseHarness, SmallCache
 
 from flagperf.api import OperatorLibrary
 from flagperf.errors import Unsupported
@@ -302,11 +302,7 @@ def test_a_compiled_backward_can_be_called_again_and_again() -> None:
 
 
 def test_the_case_measures_what_is_asked_for_and_restores_what_an_operator_changes() -> None:
-    values = HARNESS.values(
-        operators__only=["adamw_step", "relu"], operators__dtypes=["fp32"], operators__caches=["cold", "warm"],
-        operators__libraries=["eager"],
-        **QUICK_ROWS,
-    )  # fmt: skip
+    values = HARNESS.quick(operators__only=["adamw_step", "relu"], operators__caches=["cold", "warm"])
     found = [event for event in HARNESS.run(values, backend=SmallCache()) if isinstance(event, RowMeasured)]
     assert [(row.labels["operator"], row.labels["direction"], row.labels["cache"], row.status) for row in found] == [
         ("relu", "forward", "cold", "ok"),
@@ -320,11 +316,7 @@ def test_the_case_measures_what_is_asked_for_and_restores_what_an_operator_chang
 
 
 def test_what_would_take_half_of_the_hosts_memory_is_out_of_memory_and_the_next_row_runs() -> None:
-    values = HARNESS.values(
-        operators__only=["relu", "outer"], operators__libraries=["eager"], operators__dtypes=["fp32"],
-        operators__directions=["forward"],
-        **QUICK_ROWS,
-    )  # fmt: skip
+    values = HARNESS.quick(operators__only=["relu", "outer"], operators__directions=["forward"])
     found = [event for event in HARNESS.run(values, memory_bytes=1 << 19) if isinstance(event, RowMeasured)]
     by_name = {row.labels["operator"]: row for row in found}
     assert {name: row.status for name, row in by_name.items()} == {"relu": "out_of_memory", "outer": "ok"}

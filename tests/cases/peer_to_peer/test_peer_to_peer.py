@@ -11,7 +11,6 @@ from rank_processes import answers_of_ranks
 from flagperf.events import RowMeasured
 from flagperf_cases.peer_to_peer.data import planned_transfers
 
-SMALL = {"peer_to_peer__headline": "24KiB", "peer_to_peer__sizes": ["4KiB"]}
 IMPORTS = ["flagperf_cases.peer_to_peer.case", "case_harness"]
 HARNESS = CaseHarness("peer_to_peer")
 
@@ -21,7 +20,9 @@ def pair(row: RowMeasured) -> tuple[int, int]:
 
 
 def test_every_ordered_pair_of_three_is_measured_by_both_of_its_ranks(tmp_path: Path) -> None:
-    (ranks,) = answers_of_ranks(tmp_path / "ranks", 3, measured_rows, [Work("peer_to_peer", 3, SMALL)], IMPORTS)
+    (ranks,) = answers_of_ranks(
+        tmp_path / "ranks", 3, measured_rows, [Work("peer_to_peer", 3, {"peer_to_peer__sizes": ["4KiB"]})], IMPORTS
+    )
     for rank, rows in enumerate(ranks):
         assert all((row.status, row.problem) == ("ok", "") and rank in pair(row) for row in rows)
         headline = [row for row in rows if row.labels["class"] == "headline"]
@@ -38,8 +39,7 @@ def test_every_ordered_pair_of_three_is_measured_by_both_of_its_ranks(tmp_path: 
 
 
 def test_between_nodes_equal_places_are_measured_one_by_one_and_all_at_once(tmp_path: Path) -> None:
-    one_size = {**SMALL, "peer_to_peer__sizes": []}
-    (ranks,) = answers_of_ranks(tmp_path / "ranks", 4, measured_rows, [Work("peer_to_peer", 2, one_size)], IMPORTS)
+    (ranks,) = answers_of_ranks(tmp_path / "ranks", 4, measured_rows, [Work("peer_to_peer", 2, {})], IMPORTS)
     between = [[row for row in rows if row.labels["scope"] == "nodes"] for rows in ranks]
     assert {row.status for rows in ranks for row in rows} == {"ok"}
     for rank, rows in enumerate(between):
@@ -50,7 +50,7 @@ def test_between_nodes_equal_places_are_measured_one_by_one_and_all_at_once(tmp_
 
 
 def test_calls_that_do_nothing_after_the_first_are_found_by_those_that_receive(tmp_path: Path) -> None:
-    work = Work("peer_to_peer", 2, {**SMALL, "peer_to_peer__sizes": []}, "only the first call")
+    work = Work("peer_to_peer", 2, {}, "only the first call")
     (ranks,) = answers_of_ranks(tmp_path / "ranks", 2, measured_rows, [work], IMPORTS)
     for rank, rows in enumerate(ranks):
         for row in rows:

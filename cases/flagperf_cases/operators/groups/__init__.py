@@ -54,7 +54,7 @@ PUBLISHED = (
 
 
 def bind_torch() -> None:
-    """The calls name torch, which only a worker imports."""
+    """Give torch to the modules, whose calls name it: only a worker imports it."""
     import torch
     import torch.utils.checkpoint
 

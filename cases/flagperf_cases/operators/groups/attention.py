@@ -73,7 +73,7 @@ def _decode_operands(batch: int, heads: int, kv_heads: int, length: int, width: 
 
 
 def llama(length: int, kv_heads: int = 8, batch: int = 1, **options: bool) -> dict[str, Any]:
-    """Llama 3 8B has 8 heads of keys and values, Llama 2 7B has 32."""
+    """Return a shape of Llama 3 8B, or with 32 heads of keys and values of Llama 2 7B."""
     return {"batch": batch, "heads": 32, "kv_heads": kv_heads, "length": length, "width": 128, **options}
 
 
