@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -130,27 +128,3 @@ def test_a_failure_that_cannot_be_written_among_the_samples_is_kept_for_the_pare
     said = str(started.probe.unrecorded)
     assert said.startswith("the probe ended early (exit code 3): cannot write ")
     assert said.endswith("that could not be written among the samples: it is not a regular file")
-
-
-def test_a_probe_that_is_stuck_dies_with_its_agent(tmp_path: Path) -> None:
-    """The agent is a process of its own, which is killed."""
-    agent = """
-import sys, time
-from pathlib import Path
-sys.path[:0] = [sys.argv[2]]
-from test_probe_process import NEVER, Started
-started = Started(Path(sys.argv[1]))
-started.probe.await_ready(NEVER)
-print(started.probe.pid, flush=True)
-time.sleep(600)
-"""
-    process = subprocess.Popen(
-        [sys.executable, "-c", agent, str(tmp_path), str(Path(__file__).parent)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    probe = psutil.Process(int(process.stdout.readline()))
-    probe.suspend()
-    process.kill()
-    process.communicate()
-    psutil.wait_procs([probe], timeout=600)
-    assert not probe.is_running()

@@ -396,21 +396,14 @@ def run(body, stdin, answer):
 """
 
 
-@pytest.mark.parametrize("killed", ["run", "agent"])
-def test_what_a_killed_run_or_agent_leaves_behind_is_ended_and_removed(serve: Serve, killed: str) -> None:
+def test_what_a_killed_run_leaves_behind_is_ended_and_removed(serve: Serve) -> None:
     agent = serve(LEAVING_BEHIND, real_time=True)  # what was left behind holds the streams open
     agent.ask("run", ORDER)
     content = agent.hear()
     assert isinstance(content, bytes)
-    pid = int(content.splitlines()[1])
-    if killed == "run":
-        agent.say(Stop())
-        assert agent.answer()[1].code == -signal.SIGKILL
-        code, said = agent.end()
-        assert code == 0
-    else:
-        agent.process.kill()
-        _, said = agent.left()  # to the end of the watchdog
-    assert said.startswith("the agent left behind: 1 processes, which were killed; removed: /")
-    assert not is_pid_alive(pid)
+    agent.say(Stop())
+    assert agent.answer()[1].code == -signal.SIGKILL
+    code, said = agent.end()
+    assert code == 0 and said.startswith("the agent left behind: 1 processes, which were killed; removed: /")
+    assert not is_pid_alive(int(content.splitlines()[1]))
     assert not list(Path(tempfile.gettempdir()).glob(f"{folder_prefix(RUN_ID, 3)}*"))

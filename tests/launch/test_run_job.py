@@ -180,15 +180,6 @@ def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path) -> None:
     assert finished.ending == ended_as("failed", message("ending.on_node", node="0", what=COMPLAINT.reason))
 
 
-def test_the_time_limit_stops_the_run_and_keeps_the_agent(tmp_path: Path) -> None:
-    at_work = tmp_path / "at_work"
-    script = f"touch({str(at_work)!r}); assert told(300); tell({ended(None)!r}); close(); rest()"
-    finished = FinishedJob(tmp_path, script, timeout_seconds=90.0, waiting=StandingTime((90.0, at_work.exists)))
-    assert (finished.ending.status, finished.ending.reason) == ("timed_out", "not finished within 90 s")
-    assert isinstance(read_record(finished.bundle).parent.events[1], WorkersEnded)
-    assert finished.codes == [0]
-
-
 def test_an_agent_that_does_not_stop_is_given_up_and_killed(tmp_path: Path) -> None:
     at_work = tmp_path / "at_work"
     waiting = StandingTime((90.0, at_work.exists), (90.0 + STOP_SECONDS, lambda: True))
@@ -280,16 +271,6 @@ def test_an_agent_that_cannot_be_used_ends_the_run_before_any_other_works(
 
 
 WORKING = f"tell({LAUNCHED!r}); tell({PROGRESS!r}); assert told(300); tell({ended(None)!r}); close(); rest()"
-
-
-def test_an_interrupt_while_agents_work_stops_them(tmp_path: Path) -> None:
-    def interrupt(_node: int, _progress: Progress) -> None:
-        raise KeyboardInterrupt("SIGTERM")
-
-    finished = FinishedJob(tmp_path, WORKING, on_progress=interrupt)
-    assert (finished.ending.status, finished.ending.reason) == ("interrupted", "stopped by SIGTERM")
-    assert isinstance(read_record(finished.bundle).parent.events[2], WorkersEnded)
-    assert finished.codes == [0]
 
 
 def test_a_bundle_that_cannot_be_written_stops_the_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,12 +86,6 @@ def test_a_card_has_its_own_peaks_and_goes_before_one_that_is_also_called_so(bot
     assert not find_model(both, "A1", None).is_called("my accelerator 1")  # a pattern matches the whole name
 
 
-def test_a_name_of_several_cards_of_one_vendor_is_asked_about(tmp_path: Path) -> None:
-    backend = FolderBackend("acme", tmp_path, MODELS.replace('name = "A2"\n', 'name = "A2-thin"\n', 1))
-    with pytest.raises(BadInput, match=r"--device-model A2 may be A2-thin or A2-wide; name one of them"):
-        find_model(plugins(backend), "A2", None)
-
-
 def test_a_name_that_two_vendors_have_needs_a_vendor(both: Any) -> None:
     with pytest.raises(BadInput, match=r"several adapters know it \(A1-80GB of acme, B1 of bits\); choose .* --vendor"):
         find_model(both, "accelerator 1", None)

@@ -64,11 +64,6 @@ def test_the_first_cards_of_every_node_are_taken(find: Any) -> None:
     assert (found.device.model, found.host_workers, found.oversubscribed) == ("A1", 1, False)
 
 
-def test_more_devices_than_a_node_has_is_bad_input(find: Any) -> None:
-    with pytest.raises(BadInput, match="--devices 3: host1 has 2 visible acme devices"):
-        find(node(CPU, ACME), devices=3)
-
-
 def test_variables_that_may_hide_cards_are_named_with_their_values(find: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MinimalBackend, "visibility_variables", ("ACME_VISIBLE", "CARDS_VISIBLE"))
     environment = Environment({}, {}, {"ACME_VISIBLE": "", "LANG": "C"})

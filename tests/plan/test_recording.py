@@ -15,12 +15,6 @@ def test_three_steps_are_recorded_unless_another_number_is_asked_for():
     assert steps_to_record(RunSpec("demo", record_operators=True, record_steps=7), manifest) == 7
 
 
-@pytest.mark.parametrize("kind", ["base", "operators"])
-def test_a_case_without_steps_cannot_be_recorded(kind):
-    with pytest.raises(BadInput, match=f"is of kind {kind}, which has no steps"):
-        steps_to_record(RunSpec("demo", record_operators=True), minimal_manifest(kind=kind))
-
-
 @pytest.mark.parametrize(
     ("kind", "words"),
     [

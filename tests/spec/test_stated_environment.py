@@ -38,16 +38,6 @@ def test_every_fact_can_be_stated_and_a_captured_one_stays_and_says_so() -> None
     assert stated.facts["os"] == Fact("Ubuntu 22.04.3 LTS", "captured", ignored)
 
 
-@pytest.mark.parametrize("key", ["netwrk", "packages", "variables"])
-def test_an_unknown_key_is_named_with_its_file_and_near_matches(key: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        state_environment(CAPTURED, {key: "Ethernet"}, "site/flagperf.toml")
-    message = str(caught.value)
-    assert message.startswith(f"unknown key in [environment] {key!r}")
-    assert message.endswith("(site/flagperf.toml)")
-    assert ("did you mean network" in message) is (key == "netwrk")
-
-
 @pytest.mark.parametrize("value", ["", " \n", 5, True, None, ["Ethernet"], {"speed": "25 Gb/s"}])
 @pytest.mark.parametrize("key", ["network", "os"])
 def test_a_value_that_is_no_text_is_refused_with_its_place(key: str, value: object) -> None:
