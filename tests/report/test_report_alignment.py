@@ -1,13 +1,19 @@
-"""An alignment as a document: facts in the unit of the rule, a verdict with a status, the curves as a chart."""
+"""An alignment as a document, and the verdict on the loss on pages, cards and in JSON."""
+
+import json
 
 import msgspec
 import pytest
+from golden_runs import REFERENCE, judged, large_batch_run
+from report_parsing import footnotes, performance, value
 from report_terminal import facts_of
 
 from flagperf.metrics.alignment import RULES, CurvePoint, LossCurve, align_curves
 from flagperf.report.document import Chart, Facts, Status
-from flagperf.report.screens import alignment_report
+from flagperf.report.run_json import to_json
+from flagperf.report.screens import alignment_report, run_report
 from flagperf.report.terminal import to_terminal
+from flagperf_publish.pages.layouts import page
 from flagperf_publish.render.markdown import to_markdown
 
 
@@ -54,3 +60,51 @@ def test_the_curves_are_a_chart_that_renderers_of_text_leave_out():
     assert chart.series[1].points[:2] == ((1, 10.0), (2, 5.0))
     for text in (to_terminal(document, width=80), to_markdown(document)):
         assert chart.title not in text
+
+
+def exported_verdict(run):
+    (exported,) = json.loads(to_json([run]))["runs"]
+    return exported["metrics"]["loss_aligned"]
+
+
+def aligned_cell(run):
+    """Return its text and the note that it points to."""
+    text = page([run], "en")
+    word, numbers = value(performance(text)[0]["Loss aligned"])
+    return word, footnotes(text)[numbers[0]] if numbers else ""
+
+
+def test_without_a_reference_the_cell_says_so_and_is_neither_blank_nor_false():
+    run = large_batch_run()
+    assert aligned_cell(run) == ("/", "not_applicable (does not apply here): no reference curve was given")
+    assert "没有给出参考曲线" in page([run], "zh")
+    verdict = exported_verdict(run)
+    assert (verdict["value"], verdict["detail"]) == (None, "no reference curve was given")
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1.01, "True"), (1.03, "False")])
+def test_a_verdict_stands_in_its_cell_with_rule_error_and_reference_in_the_notes(factor, word):
+    run = judged(large_batch_run(), factor, 1024)
+    assert aligned_cell(run) == (word, "")
+    percent = f"{(factor - 1) * 100:.0f}%"
+    expected = {
+        "en": (
+            f"loss aligned {word} by rule flagperf-2pct (mean relative error below 2% from step 21 on), reference "
+            f"{REFERENCE.run} (nvidia H800-80GB 4x8); mean relative error {percent}, largest {percent} at step",
+            "80 of the 80 steps from 21 to 100 compared",
+            "(run/reference): parallel.tp 4/8",
+            "not compared, because not recorded on both sides: model, data",
+        ),
+        "zh": (
+            f"精度对齐{word}，规则flagperf-2pct（自第21步起平均相对误差小于2%），参考{REFERENCE.run}",
+            f"平均相对误差{percent}",
+            "因一方未说明而未比较：模型、数据",
+        ),
+    }
+    for lang, parts in expected.items():
+        text = page([run], lang)
+        assert all(part in text for part in parts)
+    assert f"loss aligned {word} by rule" in to_terminal(run_report([run]), width=200)
+    verdict = exported_verdict(run)
+    assert (verdict["value"], verdict["inputs"]["reference_name"]) == (int(word == "True"), REFERENCE.run)
+    assert verdict["inputs"]["mean_error"] == pytest.approx(factor - 1)

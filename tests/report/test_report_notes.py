@@ -2,34 +2,23 @@
 
 import re
 
-from report_builders import (
-    MANIFEST,
-    changed,
-    cpu_run,
-    device,
-    job,
-    metax_runs,
-    metric,
-    metrics,
-    no_metric,
-    node,
-    recorded,
-)
-from report_parsing import footnotes, notes, performance, unpadded, value
+import pytest
+from report_builders import MANIFEST, changed, cpu_run, device, job, metric, metrics, no_metric, node, recorded
+from report_parsing import footnotes, notes, performance, unpadded
 
 from flagperf.api import precision
 from flagperf.bundle.run_record import Ending, RecordedRun, ended
 from flagperf.messages import message
+from flagperf.metrics.entry import Metric
 from flagperf.report.screens import run_report
+from flagperf.report.terminal import to_terminal
 from flagperf.spec.node_facts import Fact
 from flagperf_publish.pages.layouts import page
 
 
-def test_failed_run_is_a_row_without_results_even_where_it_measured_some():
-    text = page(metax_runs(), "en")
-    row = performance(text)[2]
-    assert {value(row[name])[0] for name in row if name not in ("configuration", "precision", "mem")} == {"/"}
-    assert "run_failed (the run did not succeed): out_of_memory: rank 3 of node0" in text
+def with_target(lang, **inputs):
+    figures = {**metrics(), "target": metric("target", 0, inputs={"metric": "acc", **inputs})}
+    return page([recorded(ending=Ending("target_missed", "acc"), figures=figures)], lang)
 
 
 def test_unsupported_run_says_unsupported_and_a_run_without_ending_says_so():
@@ -38,52 +27,21 @@ def test_unsupported_run_says_unsupported_and_a_run_without_ending_says_so():
     assert "no ending was recorded" in page([recorded(ending=None, figures={})], "en")
 
 
-def test_run_that_missed_its_target_keeps_its_figures():
-    figures = {**metrics(), "target": metric("target", 0, inputs={"metric": "acc", "target": 0.92, "got": 0.9128})}
-    text = page([recorded(ending=Ending("target_missed", "acc"), figures=figures)], "zh")
+def test_run_that_missed_its_target_keeps_its_figures_and_rounding_does_not_hide_it():
+    text = with_target("zh", target=0.92, got=0.9128)
     assert performance(text)[0]["acc"] == "0.913"
     assert "目标acc 0.920，实际0.913：未达到" in text
-
-
-def test_missed_target_is_not_hidden_by_rounding():
-    figures = {**metrics(), "target": metric("target", 0, inputs={"metric": "acc", "target": 0.91, "got": 0.9098})}
-    assert "target acc 0.910, got 0.9098: not reached" in page([recorded(figures=figures)], "en")
+    assert "target acc 0.910, got 0.9098: not reached" in with_target("en", target=0.91, got=0.9098)
 
 
 def test_a_card_that_could_not_be_used_is_noted_with_its_problem():
-    sick = changed(device(7), problem="GPU requires reset")
-    here = node()
+    sick, here = changed(device(7), problem="GPU requires reset"), node()
     facts = changed(here, vendors=(changed(here.vendors[0], devices=(device(0), sick)),))
     run = changed(recorded(), nodes=(facts,))
     assert f"card {sick.id} of node0 could not be used and took no part: GPU requires reset" in page([run], "en")
     assert f"card {sick.id} of node0 could not be used" in str(run_report([run]).blocks)
     assert f"node0的加速卡{sick.id}无法使用，未参与运行：GPU requires reset" in page([run], "zh")
     assert "could not be used" not in page([recorded()], "en")
-
-
-def test_notes_that_are_always_printed():
-    text = page([recorded()], "en")
-    for part in (
-        "run 20250102T030405Z-distilbert-metax-1x8-aaaa of 2025-01-02, repeat 1 of 1",
-        "case distilbert version 1, adapter flagperf-metax 0.1.0, flagperf 0.1.0, commit 0123abc",
-        "profile standard, the published configuration",
-        "warm-up steps dropped 20, steps kept 2,620, padding ratio 97.4%",
-        "target acc 0.910, got 0.913: reached",
-        "acc over 872 evaluated rows",
-        "memory read by probe mx-smi, 418 samples, interval 1 s or longer, largest gap 1.42 s, "
-        "peak on device 0000:05:00.0 212.5 s after training began",
-        "MFU by formula exact, N=66,955,010 (in matrix products 43,057,920)",
-        "peak 15 TFLOP/s (fp32; source: MetaX C500 product brief; confidence: high)",
-        "dataset/train_dataset.npz (sha256 abab",
-    ):
-        assert part in text
-    assert "host memory" not in text
-
-
-def test_notes_say_plainly_what_is_not_the_published_configuration_and_what_is_host_memory():
-    text = page([cpu_run()], "en")
-    assert "profile tiny is not the published configuration" in text
-    assert "mem is host memory" in text
 
 
 def test_a_busy_host_is_marked_and_its_load_noted_where_the_cores_are_the_devices():
@@ -99,18 +57,19 @@ def test_a_busy_host_is_marked_and_its_load_noted_where_the_cores_are_the_device
     assert "other processes" not in page([recorded(figures={**metrics(), "cpu_others": figures["cpu_others"]})], "en")
 
 
-def test_missing_steps_are_said_in_the_notes():
+def test_missing_steps_and_a_missing_verdict_are_said_and_evaluated_rows_are_not_guessed():
     figures = {**metrics(), "padding_ratio": metric("padding_ratio", None, reason="not_applicable")}
+    figures["acc"] = metric("acc", 0.9)
     del figures["steps_kept"], figures["mem_used"], figures["target"]
     text = page([recorded(figures=figures)], "en")
     assert "steps kept / (not_measured), padding ratio / (not_applicable)" in text
     assert "target: no verdict, not_measured" in text
+    assert "evaluated rows" not in text
 
 
 def test_case_without_target_says_so():
-    manifest = changed(MANIFEST, target=None)
     figures = {name: each for name, each in metrics().items() if name != "target"}
-    text = unpadded(page([recorded(manifest=manifest, figures=figures)], "en"))
+    text = unpadded(page([recorded(manifest=changed(MANIFEST, target=None), figures=figures)], "en"))
     assert "the case declares no target" in text
     assert "| Quality | acc, see “Performance” | |" in text
 
@@ -121,30 +80,22 @@ def test_repeats_of_one_configuration_are_counted():
     assert notes(text)["Configuration"] == ["profile standard, the published configuration"]
 
 
+# --- environment ----------------------------------------------------------------------------------------------------
+
+
 def test_environment_is_printed_once_for_every_distinct_one():
     other = recorded("b", nodes=(node(kernel=Fact("6.1.0")),), devices=1)
     one_row = page([recorded()], "en")
-    assert one_row.count("##### Hardware") == 1
-    assert "pplies to" not in one_row
+    assert one_row.count("##### Hardware") == 1 and "pplies to" not in one_row
     text = page([recorded(), recorded("c", created="2025-02-01T00:00:00Z"), other], "en")
     assert text.count("##### Hardware") == 2
     assert "\n\nRow 1: applies to C500, 1 node, 1 device (1x1)\n\n- ##### Hardware" in text
     assert "\n\nRows 2, 3: applies to C500, 1 node, 8 devices (1x8)\n\n- ##### Hardware" in text
 
 
-def test_environment_facts_are_captured_stated_or_absent_with_a_note():
-    text = page([recorded()], "zh")
-    assert "  - 多机网络类型、带宽：InfiniBand, 2x200 Gb/s（声明）\n" in text
-    assert "  - Docker 版本：/[^1]\n" in text
-    assert footnotes(text)[1] == "not_measured（未测量）：the docker command is not installed"
-    assert "  - 加速卡驱动版本：2.9.8\n" in text
-    assert "  - 加速卡型号：MetaX C500，64.0 GiB，每机使用8卡\n" in text
-
-
 def test_counts_of_used_devices_do_not_split_an_environment():
     text = page([recorded(), recorded("b", devices=1)], "en")
-    assert text.count("##### Hardware") == 1
-    assert "devices used per node: 1, 8" in text
+    assert text.count("##### Hardware") == 1 and "devices used per node: 1, 8" in text
 
 
 def test_the_link_to_the_host_is_shown_where_it_is_known_each_kind_once():
@@ -159,8 +110,7 @@ def test_the_link_to_the_host_is_shown_where_it_is_known_each_kind_once():
 
 def test_device_of_unknown_size_and_bundle_without_environment():
     plan = job()
-    unsized = changed(device(0), memory_bytes=None)
-    plan = changed(plan, nodes=(changed(plan.nodes[0], devices=(unsized,)),))
+    plan = changed(plan, nodes=(changed(plan.nodes[0], devices=(changed(device(0), memory_bytes=None),)),))
     made = recorded(plan=plan)
     text = page([RecordedRun(made.run, (), made.path)], "en")
     assert "Accelerator: MetaX C500, memory size not reported" in text
@@ -169,21 +119,19 @@ def test_device_of_unknown_size_and_bundle_without_environment():
 
 def test_nodes_that_differ_from_the_one_shown_are_named():
     nodes = (node(host="node0"), node(host="node1", kernel=Fact("6.1.0"), os=Fact("Debian 12")))
-    text = page([recorded(plan=job(nodes=2), nodes=nodes)], "en")
-    assert "other nodes differ in kernel, os" in text
+    assert "other nodes differ in kernel, os" in page([recorded(plan=job(nodes=2), nodes=nodes)], "en")
     assert "other nodes differ" not in page([recorded(plan=job(nodes=2))], "en")
 
 
-def test_extra_row_lists_tuning_and_says_none_otherwise():
-    assert "| 额外修改项 | 无 | |" in unpadded(page([recorded()], "zh"))
-    assert "| Other changes | Row 2: bs=96 (tuning metax), lr=1.5e-4 (--set) | |" in unpadded(page(metax_runs(), "en"))
-    assert "| Other changes | profile tiny | |" in unpadded(page([cpu_run()], "en"))
+# --- what was changed -----------------------------------------------------------------------------------------------
+
+
+def test_other_changes_name_the_rows_that_have_them():
     runs = [recorded("a", profile="tiny"), recorded("b", profile="tiny", set_values={"training.batch_size": 8})]
     assert "| Other changes | profile tiny; Row 2: bs=8 (--set) | |" in unpadded(page(runs, "en"))
 
 
 def test_a_changed_standard_profile_is_not_called_the_published_configuration():
-    """Every changed value stands on the page with the layer that changed it."""
     run = recorded(file_values={"evaluation.target": 0.5}, set_values={"training.learning_rate": 1.5e-4})
     text = page([run], "en")
     assert "the published configuration\n" not in text
@@ -195,25 +143,24 @@ def test_a_changed_standard_profile_is_not_called_the_published_configuration():
 
 def test_another_precision_is_a_changed_value():
     plan = job()
-    config = changed(
-        plan.config, values={**plan.config.values, "precision": "amp-bf16"}, deviations={"precision": "--precision"}
-    )
+    values = {**plan.config.values, "precision": "amp-bf16"}
+    config = changed(plan.config, values=values, deviations={"precision": "--precision"})
     text = page([recorded(plan=changed(plan, config=config, precision=precision("amp-bf16")))], "en")
     assert "| Other changes | precision=amp-bf16 (--precision) | |" in unpadded(text)
     assert performance(text)[0]["fix_hp"] == "/"
 
 
 def test_a_vendors_tuning_alone_stays_the_published_configuration_and_is_listed():
-    text = page([recorded(tuning={"training.batch_size": 96})], "en")
+    tuning = {"training.batch_size": 96}
+    text = page([recorded(tuning=tuning)], "en")
     assert notes(text)["Configuration"] == ["profile standard, the published configuration"]
     assert "| Other changes | bs=96 (tuning metax) | |" in unpadded(text)
-
-
-def test_changed_values_are_noted_where_the_general_table_has_no_row_for_them():
     rows = tuple(row for row in MANIFEST.page.rows if row != "extra")
-    manifest = changed(MANIFEST, page=changed(MANIFEST.page, rows=rows))
-    text = page([recorded(manifest=manifest, tuning={"training.batch_size": 96})], "en")
-    assert "changed: bs=96 (tuning metax)" in notes(text)["Configuration"]
+    without_row = changed(MANIFEST, page=changed(MANIFEST.page, rows=rows))
+    assert (
+        "changed: bs=96 (tuning metax)"
+        in notes(page([recorded(manifest=without_row, tuning=tuning)], "en"))["Configuration"]
+    )
 
 
 def test_notes_are_grouped_by_subject_and_say_once_what_holds_for_all_rows():
@@ -224,29 +171,13 @@ def test_notes_are_grouped_by_subject_and_say_once_what_holds_for_all_rows():
     assert rest and not [note for note in rest if note.startswith("Row")]
 
 
-def test_what_differs_between_rows_names_them():
-    found = notes(page(metax_runs(), "en"))
-    assert found["Quality"][:2] == [
-        "Row 1: target acc 0.910, got 0.913: reached",
-        "Row 2: target acc 0.910, got 0.908: not reached",
-    ]
-    assert found["Quality"][2] == "Rows 1, 2: acc over 872 evaluated rows"
-
-
-def test_rows_evaluated_are_not_guessed():
-    figures = {**metrics(), "acc": metric("acc", 0.9)}
-    assert "evaluated rows" not in page([recorded(figures=figures)], "en")
-
-
 def test_reasons_in_our_own_words_are_chinese_on_a_chinese_page_and_those_of_others_stay():
-    why = message("ending.rank_failed", rank=1, why="RuntimeError: boom", log="logs/rank-00001.log")
-    ending = ended("failed", why)
+    ending = ended("failed", message("ending.rank_failed", rank=1, why="RuntimeError: boom", log="logs/rank-00001.log"))
     text = page([recorded(ending=ending, figures={})], "zh")
     assert "run_failed（运行未成功）：failed：rank 1：RuntimeError: boom，见logs/rank-00001.log" in text
     died = message("probe.because", what=message("probe.died", how=message("exit.code", code=3)), why="no libmx.so")
-    said = message("samples.probe_died", node=0, why=died)
-    figures = {**metrics(), "mem_used": no_metric("mem_used", "invalid_telemetry", said)}
-    text = page([recorded(figures=figures)], "zh")
+    why = no_metric("mem_used", "invalid_telemetry", message("samples.probe_died", node=0, why=died))
+    text = page([recorded(figures={**metrics(), "mem_used": why})], "zh")
     assert "invalid_telemetry（遥测数据不可信）：节点0：探针提前结束（返回码3）：no libmx.so" in text
 
 
@@ -254,3 +185,26 @@ def test_remark_of_the_case_replaces_ours():
     remarks = {"p_core": {"en": "ours | yours", "zh": "自定"}}
     manifest = changed(MANIFEST, page=changed(MANIFEST.page, remarks=remarks))
     assert "see “Performance”** | ours \\| yours |" in unpadded(page([recorded(manifest=manifest)], "en"))
+
+
+# --- power ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lang", "lines"),
+    [
+        ("en", ["- Power", "Mean power: 312.4 W", "Energy: 1,234.6 kJ", "Device utilisation: 98.7%"]),
+        ("zh", ["- 功率与能耗", "平均功率：312.4 W", "能耗：1,234.6 kJ", "设备利用率：98.7%"]),
+    ],
+)
+def test_pages_and_cards_have_what_was_read_of_power_and_nothing_else(lang, lines):
+    read = {"power_mean": (312.44, "W"), "energy": (1_234_567.0, "J"), "utilisation_mean": (0.987, "share")}
+    found = {name: Metric(name, unit, name, "device", value) for name, (value, unit) in read.items()}
+    why = message("power.not_read", figure="throttle_reasons", card="0000:05:00.0")
+    run = recorded(figures={**metrics(), **found, "throttled_share": no_metric("throttled_share", "not_measured", why)})
+    text = page([run], lang)
+    assert all(line in text for line in lines)
+    assert "Throttled" not in text and "降频" not in text
+    card = to_terminal(run_report([run]), width=200)
+    assert "mean power" in card and "312.4 W" in card
+    assert "- Power" not in page([recorded()], "en")

@@ -1,139 +1,16 @@
-"""The page as a whole. The golden pages are compared byte for byte; after a change that is meant, write them anew:
-
-FLAGPERF_UPDATE_GOLDEN=1 pytest tests/report/test_report_page.py, and read the difference before committing it.
-"""
-
-import os
-import re
-from itertools import pairwise
-from pathlib import Path
+"""What pages do with runs that the golden pages do not have."""
 
 import pytest
+from golden_runs import aquila_run, llama2_70b_run, with_inputs
 from markdown_it import MarkdownIt
-from report_builders import (
-    GIB,
-    MANIFEST,
-    changed,
-    cpu_run,
-    metax_runs,
-    node,
-    recorded,
-)
-from report_llama import llama_runs
-from report_parsing import LANGUAGES, footnotes, notes, performance, tables, unpadded, value
+from report_builders import GIB, MANIFEST, changed, metax_runs, metrics, node, recorded
+from report_parsing import LANGUAGES, performance, tables, value
+from report_terminal import facts, table_rows
 
 from flagperf.bundle.run_record import Ending
+from flagperf.errors import BadInput
 from flagperf.spec.node_facts import Fact
 from flagperf_publish.pages.layouts import page
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-
-PAGES = {
-    "distilbert": metax_runs,
-    "distilbert-cpu": lambda: [cpu_run()],
-    "llama2_7b_finetune": llama_runs,
-}
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("name", PAGES)
-def test_page_equals_the_golden_one(name, lang):
-    path = GOLDEN / f"{name}-{lang}.md"
-    text = page(PAGES[name](), lang)
-    if os.environ.get("FLAGPERF_UPDATE_GOLDEN"):
-        path.write_bytes(text.encode())
-    assert text.encode() == path.read_bytes()
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("name", PAGES)
-def test_every_row_of_a_table_has_as_many_cells_as_its_head(name, lang):
-    found = tables(page(PAGES[name](), lang, published=True))
-    assert len(found) == 3
-    for table in found:
-        assert {len(row) for row in table} == {len(table[0])}
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("name", PAGES)
-def test_tables_lists_and_notes_stand_apart(name, lang):
-    text = page(PAGES[name](), lang)
-    lines = text.splitlines()
-    for before, line in pairwise(lines):
-        kinds = [(each[:1] == "|", each.lstrip()[:2] == "- ") for each in (before, line)]
-        assert kinds[0] == kinds[1] or "" in (before, line), (before, line)
-    assert text.endswith("\n")
-    assert "\n\n\n" not in text
-    assert "\r" not in text
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_markdown_reads_three_tables_an_item_for_every_note_and_a_paragraph_for_every_footnote(lang):
-    text = page(metax_runs(), lang)
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    assert [token.type for token in tokens].count("table_open") == 3
-    contents = [token.content for token in tokens if token.type == "inline"]
-    assert sum(content.startswith("[^") for content in contents) == len(footnotes(text)) == 3
-    assert [note for group in notes(text).values() for note in group if note not in contents] == []
-
-
-def test_both_languages_have_the_same_figures():
-    english, chinese = (performance(page(metax_runs(), lang)) for lang in LANGUAGES)
-    for one, other in zip(english, chinese, strict=True):
-        assert {**one, "configuration": ""} == {**other, "configuration": ""}
-
-
-def test_table_reads_back_as_the_rounded_metrics():
-    run = metax_runs()[2].run
-    row = performance(page(metax_runs(), "en"))[0]
-    for name in ("e2e_time", "p_whole", "p_train", "p_core"):
-        assert float(row[name]) == round(run.metric(name).value, 1)
-    assert float(row["acc"]) == round(run.metric("acc").value, 3)
-    assert row["MFU"].endswith("%")
-    assert float(row["MFU"][:-1]) == round(run.metric("mfu").value * 100, 1)
-    used, total = map(float, row["mem"].split("/"))
-    assert (used, total) == tuple(round(run.metric(name).value / GIB, 1) for name in ("mem_used", "mem_total"))
-
-
-def test_marked_cell_reads_back_as_its_number():
-    text = page([cpu_run()], "en")
-    row = performance(text)[0]
-    assert row["p_core"] == "13.1[^4]"
-    number, marks = value(row["p_core"])
-    assert float(number) == 13.1
-    assert [footnotes(text)[mark].partition(" ")[0] for mark in marks] == ["oversubscribed"]
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_every_empty_cell_has_a_note_with_its_reason_code(lang):
-    text = page(metax_runs(), lang)
-    found = footnotes(text)
-    empties = [
-        value(cell)[1]
-        for row in performance(text)
-        for name, cell in row.items()
-        if value(cell)[0] == "/" and name != "fix_hp"
-    ]
-    assert len(empties) == 7
-    for numbers in empties:
-        assert [found[number].startswith(("run_failed", "unknown_peak")) for number in numbers] == [True]
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_footnotes_are_numbered_from_one_and_each_is_referred_to(lang):
-    """One that nothing refers to is not shown by renderers of Markdown."""
-    text = page(metax_runs(), lang)
-    found = footnotes(text)
-    assert list(found) == list(range(1, len(found) + 1))
-    assert {int(number) for number in re.findall(r"\[\^(\d+)\](?!:)", text)} == set(found)
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_general_table_points_to_every_column_and_to_no_other(lang):
-    text = page(metax_runs(), lang)
-    general, shown, _ = tables(text)
-    pointed = {re.split(r",|\(", row[1].strip("*"))[0] for row in general[1:] if re.search(r",见“|, see “", row[1])}
-    assert pointed == {name.removeprefix("\\*") for name in shown[0][1:]}
 
 
 def test_rows_are_ordered_and_the_standard_configuration_comes_first():
@@ -146,25 +23,6 @@ def test_rows_are_ordered_and_the_standard_configuration_comes_first():
     ]
 
 
-@pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("name", PAGES)
-def test_headline_metrics_are_bold_rows_and_starred_columns(name, lang):
-    general, *others = tables(page(PAGES[name](), lang))[:3]
-    bold = {re.split(r",", row[1].strip("*"))[0] for row in general[1:] if row[0].startswith("**")}
-    assert bold
-    for table in others:
-        starred = {head.removeprefix("\\*") for head in table[0] if head.startswith("\\*")}
-        assert starred == bold & {head.removeprefix("\\*") for head in table[0]}
-
-
-def test_simulated_run_is_marked_everywhere():
-    run = recorded(simulated=True)
-    text = page([run], "en", allow_simulated=True)
-    assert text.startswith("### MetaX (simulated) C500: configuration and results\n")
-    assert "| Device | metax (simulated) C500 |" in unpadded(text)
-    assert "simulated: no device was used" in text
-
-
 HOSTILE = "a|b `c` <img src=x> *d* _e_ [f](g) \\ ~h~ &lt;\nnew | line\x1b[31m"
 
 
@@ -174,11 +32,8 @@ def test_foreign_text_can_neither_break_a_table_nor_become_markup(lang):
     reference = changed(MANIFEST.references[0], source=HOSTILE)
     manifest = changed(MANIFEST, model=HOSTILE, references=(reference,))
     facts = node(machine=Fact(HOSTILE, "stated"), cpu=Fact(None, "absent", HOSTILE))
-    runs = [
-        recorded(manifest=manifest, nodes=(facts,)),
-        recorded("b", manifest=manifest, nodes=(facts,), ending=Ending("failed", HOSTILE), figures={}),
-    ]
-    text = page(runs, lang)
+    failed = recorded("b", manifest=manifest, nodes=(facts,), ending=Ending("failed", HOSTILE), figures={})
+    text = page([recorded(manifest=manifest, nodes=(facts,)), failed], lang)
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     inline = [child for token in tokens if token.type == "inline" for child in token.children]
     assert {child.type for child in inline} <= {"text", "text_special", "strong_open", "strong_close"}
@@ -187,15 +42,12 @@ def test_foreign_text_can_neither_break_a_table_nor_become_markup(lang):
     assert all(len(row) == len(table[0]) for table in tables(text) for row in table)
 
 
-LINKS = {"checkpoint": "https://example.org/weights", "dataset": ["https://example.org/a", "https://example.org/b"]}
-
-
 @pytest.mark.parametrize("kind", ["training", "inference"])
 def test_pages_of_every_kind_link_to_data_and_checkpoints(kind):
-    manifest = changed(MANIFEST, kind=kind, page=changed(MANIFEST.page, downloads=LINKS))
-    text = page([recorded(manifest=manifest)], "en")
-    links = [line for line in text.splitlines() if line.startswith("- <https://")]
-    assert sorted(links) == [f"- <https://example.org/{name}>" for name in ("a", "b", "weights")]
+    links = {"checkpoint": "https://example.org/weights", "dataset": ["https://example.org/a", "https://example.org/b"]}
+    manifest = changed(MANIFEST, kind=kind, page=changed(MANIFEST.page, downloads=links))
+    shown = [line for line in page([recorded(manifest=manifest)], "en").splitlines() if line.startswith("- <https://")]
+    assert sorted(shown) == [f"- <https://example.org/{name}>" for name in ("a", "b", "weights")]
 
 
 def test_a_download_that_is_no_address_is_text():
@@ -203,11 +55,68 @@ def test_a_download_that_is_no_address_is_text():
     assert "### Test dataset\n\n- ask the \\[authors\\]\n" in page([recorded(manifest=manifest)], "en")
 
 
-def test_batch_sizes_stand_inside_their_bullet_and_name_rows_where_they_differ():
-    text = page(llama_runs(), "en")
-    assert "\n* Input batch size\n  1. local batch size (LBS)" in text
-    assert ": 4 (row 1), 1 (row 2)\n" in text
-    assert (
-        "  4. global batch size (LBS x GAS x data parallel ranks): 4 x 1 x 1 = 4 (row 1), 1 x 1 x 8 = 8 (row 2)\n"
-        in text
-    )
+def test_qualities_of_one_evaluation_share_a_sentence():
+    run = aquila_run()
+    evaluated = {"evaluated": 5153}
+    metrics = with_inputs({each.name: each for each in run.run.metrics}, loss=evaluated, acc=evaluated)
+    both = changed(run, run=changed(run.run, metrics=tuple(metrics.values())))
+    assert "loss, acc over 5,153 evaluated rows" in page([both], "en")
+
+
+def test_a_run_without_data_has_no_tree_and_says_that_its_data_was_made():
+    run = aquila_run()
+    text = page([changed(run, run=changed(run.run, job=changed(run.run.job, data_files=())))], "en")
+    assert "```" not in text
+    assert "- LAMBADA (not this dataset: synthetic rows generated by the case)" in text
+
+
+def test_computing_slower_than_the_whole_loop_is_refused():
+    with pytest.raises(BadInput, match="p_infer_core >= p_infer_whole"):
+        page([aquila_run(p_infer_core=2000.0)], "en")
+
+
+def test_two_layouts_are_no_repeats_of_each_other():
+    one = llama2_70b_run("20250102T030405Z-llama2_70b-metax-4x8-aaaa", 160.0)
+    config = one.run.job.config
+    parallel = {**config.values["parallel"], "tp": 8, "pp": 4}
+    plan = changed(one.run.job, run_id="other", config=changed(config, values={**config.values, "parallel": parallel}))
+    other = changed(one, run=changed(one.run, id="other", job=plan))
+    assert page([one, other], "en").count("repeat 1 of 1") == 2
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["failed", "out_of_memory", "interrupted", "timed_out"])
+def test_page_table_and_card_agree_on_the_memory_of_a_run_that_did_not_finish(status):
+    observed = {name: figure for name, figure in metrics().items() if name.startswith("mem_")}
+    run = recorded(ending=Ending(status, "why"), figures=observed)
+    text, (row, _) = page([run], "en"), table_rows(run, recorded("other"))
+    assert performance(text)[0]["mem"] == row["mem"] == "37.0/64.0"
+    assert facts(run)["mem"][0] == "37.0/64.0 GiB"
+    assert "memory read by probe mx-smi" in text
+
+
+def test_a_run_that_failed_before_its_memory_was_read_has_its_ending_in_that_cell():
+    text = page([recorded(ending=Ending("failed", "rank 0"), figures={})], "en")
+    row = performance(text)[0]
+    assert (value(row["mem"])[0], row["mem"]) == ("/", row["e2e_time"])
+    assert "memory read by probe" not in text
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_every_mark_of_the_memory_has_its_words_on_the_page(lang):
+    figures, marks = metrics(), ("over_capacity", "telemetry_gap", "implausible_utilisation", "unverified_mapping")
+    figures["mem_used"] = changed(figures["mem_used"], marks=marks)
+    text = page([recorded(figures=figures)], lang)
+    assert all(f"{mark}{' (' if lang == 'en' else '（'}" in text for mark in marks)
+    assert len(value(performance(text)[0]["mem"])[1]) == len(marks)
+
+
+def test_memory_before_the_workers_and_beside_their_allocator_is_noted():
+    figures = metrics(mem_baseline=1.5 * GIB, mem_allocator=20.0 * GIB, mem_remainder=10.0 * GIB)
+    figures = with_inputs(figures, mem_allocator={"device_id": "0000:00:00.0"})
+    run = recorded(figures=figures)
+    for note in ("1.5 GiB before the workers started", "allocator 20.0 GiB, remainder 10.0 GiB on device 0000:00:00.0"):
+        assert f"  - {note}\n" in page([run], "en")
+    assert "1.5 GiB before the workers started" in facts(run)["mem"][1]

@@ -7,7 +7,6 @@ from report_builders import GIB, MANIFEST, changed, cpu_run, device, job, metric
 
 from flagperf.bundle.run_record import Ending
 from flagperf.errors import BadInput
-from flagperf.metrics.entry import Metric
 from flagperf.spec.manifest import Page
 from flagperf_publish.pages.layouts import page
 
@@ -20,26 +19,13 @@ def refusal(*runs, **options) -> str:
     return str(caught.value)
 
 
-def figures(**values: float) -> dict[str, Metric]:
-    return metrics(**values)
-
-
-def test_page_without_runs():
-    assert "at least one run" in refusal()
-
-
-def test_same_run_twice():
-    assert f"run {RUN} was given more than once" in refusal(recorded(), recorded())
-
-
-def test_different_cases_or_versions_of_a_case():
+def test_runs_that_do_not_belong_on_one_page():
     other = recorded("b", manifest=changed(MANIFEST, name="glm"))
     newer = recorded("c", manifest=changed(MANIFEST, version=2))
+    assert "at least one run" in refusal()
+    assert f"run {RUN} was given more than once" in refusal(recorded(), recorded())
     assert f"distilbert 1 (run {RUN}), glm 1 (run b)" in refusal(recorded(), other)
     assert "distilbert 2 (run c)" in refusal(recorded(), newer)
-
-
-def test_different_vendors():
     message = refusal(recorded(), cpu_run())
     assert "one vendor" in message and "`flagperf compare`" in message
 
@@ -68,43 +54,40 @@ def test_simulated_run_and_a_simulated_one_beside_a_real_one():
     ],
 )
 def test_figures_that_contradict_each_other(values, parts):
-    message = refusal(recorded(figures=figures(**values)))
+    message = refusal(recorded(figures=metrics(**values)))
     for part in (f"run {RUN}", *parts):
         assert part in message
 
 
-def test_devices_that_are_not_nodes_times_devices_per_node():
+def test_devices_that_are_not_nodes_times_devices_per_node_or_were_not_sampled():
     plan = job(nodes=2)
     plan = changed(plan, nodes=(plan.nodes[0], changed(plan.nodes[1], devices=(device(0),))))
     assert "devices = nodes x devices per node: the nodes have 8, 1 devices" in refusal(recorded(plan=plan))
-
-
-def test_devices_that_were_not_sampled():
     found = metrics()
     found["mem_used"] = changed(found["mem_used"], inputs={"per_device": {"0/a": 1, "0/b": 2}})
     assert "only 2 of 8 were" in refusal(recorded(figures=found))
 
 
 def test_all_contradictions_are_named_at_once():
-    message = refusal(recorded("a", figures=figures(acc=2.0)), recorded("b", figures=figures(p_core=1.0, mfu=3.0)))
+    message = refusal(recorded("a", figures=metrics(acc=2.0)), recorded("b", figures=metrics(p_core=1.0, mfu=3.0)))
     assert "run a: 0 <= acc" in message
     assert "run b: p_core >= p_train" in message
     assert "run b: 0 % <= mfu" in message
 
 
-def test_equal_throughputs_and_missing_figures_break_no_rule():
-    page([recorded(figures=figures(p_whole=1700.0, p_train=1700.0, p_core=1700.0))], "en")
-    page([recorded(figures={})], "en")
-    page([recorded(figures={"mem_used": metric("mem_used", None, reason="invalid_telemetry")})], "en")
-
-
-def test_figures_of_a_failed_run_are_not_checked():
-    page([recorded(ending=Ending("failed", "killed"), figures=figures(p_core=1.0))], "en")
-
-
-def test_host_memory_is_not_compared_with_a_device():
-    plan = job(memory_scope="host")
-    page([recorded(plan=plan, figures=figures(mem_total=60 * GIB))], "en")
+@pytest.mark.parametrize(
+    "run",
+    [
+        recorded(figures=metrics(p_whole=1700.0, p_train=1700.0, p_core=1700.0)),
+        recorded(figures={}),
+        recorded(figures={"mem_used": metric("mem_used", None, reason="invalid_telemetry")}),
+        recorded(ending=Ending("failed", "killed"), figures=metrics(p_core=1.0)),
+        recorded(plan=job(memory_scope="host"), figures=metrics(mem_total=60 * GIB)),
+    ],
+    ids=["equal speeds", "no figures", "a missing figure", "a failed run", "memory of the host"],
+)
+def test_what_breaks_no_rule(run):
+    page([run], "en")
 
 
 def with_page(columns=MANIFEST.page.columns, rows=MANIFEST.page.rows, **fields):
