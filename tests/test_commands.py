@@ -39,14 +39,13 @@ def test_what_path_finds_is_called_by_its_name(own_scripts: Path, monkeypatch: p
     assert pip_command("install", "torch") == "pip install torch"
 
 
-def test_a_link_to_it_is_it(own_scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_to_it_is_it_and_so_is_the_script_that_was_started(
+    own_scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "flagperf").symlink_to(own_scripts / "flagperf")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert flagperf_command() == "flagperf"
-
-
-def test_the_script_that_was_started_is_it(own_scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = script(tmp_path / "elsewhere", "flagperf")
     monkeypatch.setattr(sys, "argv", [str(started), "runs", "list"])
     monkeypatch.setenv("PATH", str(started.parent))

@@ -168,19 +168,3 @@ def test_a_profile_that_reads_nothing_says_so(tmp_path: Path, capfd: pytest.Capt
         "profile tiny of distilbert reads no files with these values\n",
     )
     assert check(capfd, "gemm", tmp_path)[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["distilbrt", "."], "unknown case 'distilbrt'; did you mean distilbert"),
-        (["distilbert", "nowhere"], "nowhere is not a folder"),
-        (["distilbert", ".", "--profile", "standart"], "did you mean standard"),
-        (["distilbert", ".", "--set", "data.sourc=sst2"], "did you mean data.source"),
-        (["distilbert"], "DIR"),
-    ],
-)
-def test_bad_input(capfd: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
-    code, out, err = check(capfd, *arguments)
-    assert (code, out) == (2, "")
-    assert words in err

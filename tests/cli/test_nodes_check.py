@@ -148,21 +148,3 @@ def test_this_machine_itself(capfd: pytest.CaptureFixture[str], tmp_path: Path) 
     assert node["address"] == "127.0.0.1" and node["facts"]["free port"] == "yes"
     assert abs(node["clock"]["seconds"]) <= node["clock"]["error_seconds"]
     assert run_cli(["nodes", "check", *options[:-1], str(tmp_path / "nothing")]) == 3
-
-
-@pytest.mark.parametrize("command", ["run distilbert", "plan distilbert", "nodes check"])
-def test_hosts_are_an_option_of_ssh(command: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_cli([*command.split(), "--hosts", "n[1-2]", "--cluster", "slurm"]) == 2
-    assert "--hosts is an option of cluster ssh; leave out --cluster slurm" in capfd.readouterr().err
-    assert run_cli([*command.split(), "--hosts", " "]) == 2
-    assert "--hosts names no host" in capfd.readouterr().err
-    assert run_cli([*command.split(), "--hosts", "n[1-"]) == 2
-    assert "option hosts of cluster ssh: 'n[1-' is not a list of hosts" in capfd.readouterr().err
-    assert run_cli([*command.split(), "--hosts", "n[1-100001]"]) == 2
-    assert "names more than 100,000 hosts" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "100001"])
-def test_a_number_of_nodes_has_the_bounds_of_a_run(capsys: pytest.CaptureFixture[str], number: str) -> None:
-    assert run_cli(["nodes", "check", "--nodes", number]) == 2
-    assert f"--nodes must be at least 1 and at most 100,000; got {number}" in capsys.readouterr().err

@@ -82,21 +82,6 @@ def test_controls_of_a_page_never_reach_the_terminal(tmp_path: Path):
         assert "\x07" not in done.output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("pages", "lint"), "FILE.md"),
-        (("pages", "lint", "a.md", "--case", "nope"), "unknown case"),
-        (("import",), "PAGE.md"),
-    ],
-)
-def test_wrong_input_is_one_message(arguments, said, capsys):
-    assert run_cli(list(arguments)) == 2
-    errors = capsys.readouterr().err
-    assert said in errors
-    assert errors.count("\n") == 1
-
-
 # --- import ---------------------------------------------------------------------------------------------------------
 
 

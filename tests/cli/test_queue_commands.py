@@ -213,26 +213,6 @@ def test_the_command_line_of_a_request_says_all_that_differs_from_the_defaults()
     assert {field.name for field in msgspec.structs.fields(RunSpec)} >= {"container", "interface"}
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("run distilbert --detach", "cluster local has no queue"),
-        ("run distilbert --detach --cluster slurm --set training.foo=1", "training.foo"),
-        ("run distilbert --detach --cluster slurm --container image", "--container needs --vendor"),
-        ("run distilbert --detach --cluster slurm --nodes 200000", "at most 100,000"),
-        ("runs attach 5", "no detached run '5'"),
-        ("runs cancel 5", "no detached run '5'"),
-    ],
-)
-def test_what_cannot_be_detached_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, words: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run_cli(command.split()) == 2
-    assert words in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_run_in_the_queue_keeps_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(queue, "given_cluster_options", lambda *_: {})

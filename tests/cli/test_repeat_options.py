@@ -15,31 +15,6 @@ from flagperf.cli.run import next_command, worst_exit_code
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("run distilbert --repeat 0", "--repeat: 0 is not in the range"),
-        ("run distilbert --interleave-with training.seed=1", "--interleave-with needs --repeat N"),
-        (
-            "run distilbert --repeat 2 --interleave-with training.seed",
-            "takes key=value, for example training.batch_size=8",
-        ),
-        ("run distilbert --repeat 2 --interleave-with training.sed=1", "did you mean training.seed"),
-        ("run distilbert --repeat 2 --interleave-with training.seed=0", "changes no value"),
-        ("run distilbert --repeat 2 --interleave-with precision=fp8", "unknown precision 'fp8'"),
-        ("run distilbert --repeat 2 --interleave-with training.seed=1 --dry-run", "--dry-run prints one plan"),
-        ("run distilbert --repeat 2 --detach", "cluster local has no queue"),
-        ("run distilbert --repeat 2 --detach --cluster slurm --interleave-with training.sed=1", "training.seed"),
-    ],
-)
-def test_wrong_commands(command: str, words: str, capfd: pytest.CaptureFixture[str], empty_folder: Path) -> None:
-    assert run_cli(command.split()) == 2
-    printed = capfd.readouterr()
-    assert words in printed.err
-    assert printed.out == "" and "Traceback" not in printed.err
-    assert list(empty_folder.iterdir()) == []
-
-
 def test_a_dry_run_says_how_often(capfd: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["run", "distilbert", "--vendor", "cpu", "--repeat", "3", "--dry-run"]) == 0
     assert "3 runs of this plan" in capfd.readouterr().err

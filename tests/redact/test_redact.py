@@ -57,16 +57,14 @@ def test_nothing_of_it_is_left_in_any_file(copy: Redacted) -> None:
         left = sorted(secret for secret in SECRETS if re.search(_pattern(secret), text))
         assert left == [], name
 
+    log = (Path(copy.path) / "logs" / "rank-00000.log").read_bytes()
+    assert b"127.0.0.1 and cpu:0 are nobody's\r\n" in log and b"\n\xffhost-" in log, "what is nobody's stays"
+    assert copy.redaction.left_out == ("labels.json",) and not (Path(copy.path) / "labels.json").exists()
+
 
 def _pattern(secret: str) -> str:
     """Short words are parts of others: alice is in slice."""
     return rf"(?<![0-9a-z]){re.escape(secret.lower())}(?![0-9a-z])"
-
-
-def test_what_is_nobodys_stays(copy: Redacted) -> None:
-    log = (Path(copy.path) / "logs" / "rank-00000.log").read_bytes()
-    assert b"127.0.0.1 and cpu:0 are nobody's\r\n" in log
-    assert b"\n\xffhost-" in log
 
 
 def test_the_copy_verifies_as_far_as_it_can_and_says_so(copy: Redacted, original: Path) -> None:
@@ -88,6 +86,8 @@ def test_every_figure_is_that_of_the_original(copy: Redacted, original: Path) ->
 def test_names_are_the_same_in_all_files_and_keep_their_order(copy: Redacted) -> None:
     path = Path(copy.path)
     run = read_bundle(path).run
+    assert path.name == f"{RUN_ID}-redacted"
+    assert run.id == run.job.run_id == decode_operators(path).run_id == path.name
     assert [node.host for node in run.job.nodes] == ["host-2", "host-4"]  # gpu17 and gpu4 are host-1 and host-3
     assert sorted(HOSTS) == list(HOSTS)
     assert [device.id for node in run.job.nodes for device in node.devices] == ["card-1", "card-2", "card-3", "card-4"]
@@ -105,17 +105,6 @@ def test_only_pseudonyms_that_the_copy_has_are_counted(copy: Redacted, original:
     found = found_in(original, read_bundle(original), ALSO)
     assert len([each for each in found if each.kind == "host"]) == copy.redaction.replaced["host"] + 1
     assert copy.redaction.summary.startswith("4 cards, 5 hosts, 2 boots, ")
-
-
-def test_it_has_an_id_of_its_own(copy: Redacted) -> None:
-    path = Path(copy.path)
-    assert path.name == f"{RUN_ID}-redacted"
-    assert read_bundle(path).run.id == read_bundle(path).run.job.run_id == decode_operators(path).run_id == path.name
-
-
-def test_labels_and_signature_stay_at_home(copy: Redacted) -> None:
-    assert copy.redaction.left_out == ("labels.json",)
-    assert not (Path(copy.path) / "labels.json").exists()
 
 
 def test_no_hash_of_an_original_value_is_left_to_check_a_guess_with(original: Path, copy: Redacted) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
 from site_building import installed
-from web_runs import REPOSITORY, bundle_path, recorded
+from web_runs import bundle_path, recorded
 
 from flagperf.bundle.run_record import Labels, ended
-from flagperf.messages import catalogue, message, render
+from flagperf.messages import message, render
 from flagperf.plausibility.doubts import read_marked
-from flagperf.spec.published import Grade, PublishedResult, published_names
+from flagperf.spec.published import PublishedResult, published_names
 from flagperf_publish.site.board import BoardFigure, BoardRow, published_row, run_row
 
 
@@ -34,10 +34,6 @@ def test_a_run_says_what_it_is_and_what_came_out() -> None:
     assert row.identity["data.rows"] == "2048" and row.setup["configuration/training.batch_size"] == "32"
 
 
-def test_marks_of_rules_are_on_the_figures() -> None:
-    assert "unsteady" in marked_row("simulated").figures["p_core"].marks.split()
-
-
 def test_a_run_without_results_has_no_figures_and_says_why() -> None:
     row = marked_row("failed")
     assert row.figures == {} and row.status != "succeeded" and row.reason
@@ -49,16 +45,14 @@ def test_a_bundle_that_is_not_verified_is_not_recomputable() -> None:
     assert row.problem == "events/rank-00000.jsonl is missing"
 
 
-def test_redacted_copies_are_labelled() -> None:
+def test_simulated_runs_and_redacted_copies_are_labelled() -> None:
+    row = marked_row("simulated")
+    assert row.labels == ("simulated",) and row.vendor == "metax (simulated)"
+    assert "unsteady" in row.figures["p_core"].marks.split()
     found = recorded("distilbert")
     copy = msgspec.structs.replace(found, run=msgspec.structs.replace(found.run, redacted=True))
     row = run_row(copy, (), "en")
     assert row.grade == "recomputable" and row.labels == ("redacted",)
-
-
-def test_simulated_runs_are_labelled() -> None:
-    row = marked_row("simulated")
-    assert row.labels == ("simulated",) and row.vendor == "metax (simulated)"
 
 
 def test_reasons_are_in_the_language_of_the_site() -> None:
@@ -97,9 +91,3 @@ def test_only_addresses_of_the_web_are_links(source: str, line: int, shown: str,
     reference = PublishedResult("acme", "A1", 1, 8, "fp32", "none", source, {"p_core": 1.0}, line=line)
     row = published_row("name", reference, installed()["distilbert"])
     assert (row.source, row.link) == (shown, link)
-
-
-def test_the_grades_are_defined_once() -> None:
-    page = (REPOSITORY / "docs" / "leaderboard.md").read_text()
-    for grade in get_args(Grade):
-        assert f"| {catalogue('en')[f'label.grade_{grade}']} | {catalogue('en')[f'site.means_{grade}']} |" in page

@@ -1,10 +1,11 @@
-"""The help of groups."""
+"""What --help prints, and the page that is made of it."""
 
 from __future__ import annotations
 
 import click
 import pytest
 from click.testing import CliRunner
+from write_cli_docs import PAGE, hand_written_part, render
 
 from flagperf.cli import COMMANDS, cli
 
@@ -27,3 +28,8 @@ def test_the_table_of_commands_says_what_they_say() -> None:
     for name, (_, summary) in COMMANDS.items():
         command = cli.get_command(context, name)
         assert command is not None and summary == command.get_short_help_str(10_000), name
+
+
+def test_docs_say_what_help_says() -> None:
+    page = PAGE.read_text()
+    assert page == render(hand_written_part(page)), "run `make docs`"
