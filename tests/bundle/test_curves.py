@@ -59,7 +59,7 @@ def test_what_was_written_reads_back_as_it_was(tmp_path: Path) -> None:
     assert curve_text(read_curve(written(tmp_path, WRITTEN))) == WRITTEN
 
 
-# The folder may be shared: each example writes the whole file anew.
+# The folder may be shared: each example writes the whole file.
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5),

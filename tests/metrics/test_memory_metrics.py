@@ -1,7 +1,5 @@
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from metric_builders import (
     GIB,
     MIB,
@@ -202,26 +200,6 @@ def test_times_of_two_machines_are_not_subtracted():
     assert metric.inputs["peak_seconds"] is None
     other_node = run(card(9), workers=[trained(0, 1, node_index=1)])["mem_used"]
     assert other_node.inputs["peak_seconds"] is None
-
-
-CARDS = tuple(f"card-{slot}" for slot in range(4))
-
-
-@given(
-    levels=st.lists(st.tuples(*[st.integers(1, 15 * GIB)] * len(CARDS)), min_size=1, max_size=20),
-    at=st.integers(0, 19),
-    slot=st.integers(0, len(CARDS) - 1),
-)
-def test_one_high_reading_is_found_on_its_card_at_its_time(levels, at, slot):
-    """Whatever the four cards say below 15 GiB, a single reading of 16 GiB is the peak, where and when it was."""
-    at = min(at, len(levels) - 1)
-    rows = [dict(zip(CARDS, row, strict=True)) for row in levels]
-    rows[at][CARDS[slot]] = 16 * GIB
-    samples = [sample(10.0 * index, row) for index, row in enumerate(rows)]
-    metrics = run(samples, job=make_job([4]), workers=[trained(rank, 0) for rank in range(4)])
-    found = metrics["mem_used"]
-    assert (found.value, found.inputs["device_id"], found.inputs["peak_seconds"]) == (16 * GIB, CARDS[slot], 10.0 * at)
-    assert found.inputs["per_device"] == {f"0/{name}": max(row[name] for row in rows) for name in CARDS}
 
 
 # --- plausibility --------------------------------------------------------------------------------------------------

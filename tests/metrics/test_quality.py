@@ -46,11 +46,6 @@ def test_a_last_step_without_a_loss_is_not_replaced_by_an_earlier_one(lost):
     assert metrics["loss_first"].value == 4.0
 
 
-def test_the_order_of_the_files_does_not_matter():
-    files = [rank_file(began(0), step(1, 0, 1, loss=loss), ended(1), rank=rank) for rank, loss in ((1, None), (0, 2.0))]
-    assert metrics_of(make_job([2]), record_of(*files))["loss"].detail == "step 1 has no finite loss on rank 1"
-
-
 def test_a_rank_without_samples_has_no_say_in_the_loss():
     assert ranks([(2.0, 3)], [(None, 0)])["loss"].value == 2.0
     assert ranks([(2.0, 0)], [(None, 0)])["loss"].reason == "not_measured"
