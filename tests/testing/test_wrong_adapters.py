@@ -18,34 +18,37 @@ BACKEND_END = '        return ""  # Yours: why torch is not your build, e.g. a m
 HOOKSPECS = "from flagperf.hookspecs import hookimpl\n"
 TEST_LAUNCHER = "class TestLauncher(LauncherSuite):\n"
 
-ACCUMULATES = """
-    def sample(self, devices, launcher_pid):
-        import msgspec
 
-        self.sums = getattr(self, "sums", {})
-        readings = super().sample(devices, launcher_pid)
-        for reading in readings:
-            self.sums[reading.device_id] = self.sums.get(reading.device_id, 0) + reading.used_bytes
-        return [msgspec.structs.replace(each, used_bytes=self.sums[each.device_id]) for each in readings]
+def sample(*lines: str, figure: str = "") -> str:
+    """Return a method for the probe whose readings are those of the tool, changed by these lines."""
+    figures = f'    figures = (*FIGURES, "{figure}")\n' if figure else ""
+    first = ("import msgspec", "readings = super().sample(devices, launcher_pid)")
+    body = "".join(f"        {line}\n" for line in (*first, *lines))
+    return f"{figures}\n    def sample(self, devices, launcher_pid):\n{body}\n"
 
-"""
-SAYS_NOTHING = """
-    def sample(self, devices, launcher_pid):
-        import msgspec
 
-        readings = super().sample(devices, launcher_pid)
-        return [msgspec.structs.replace(each, temperature_celsius=None, missing={}) for each in readings]
-
-"""
-BY_LINE = """
-    def sample(self, devices, launcher_pid):
-        import msgspec
-
-        lines = smi.parse_query(smi.TOOL.run(self._machine, smi.QUERY))
-        pairs = zip(devices, lines, strict=False)
-        return [msgspec.structs.replace(line, device_id=device.id) for device, line in pairs]
-
-"""
+ACCUMULATES = sample(
+    "self.sums = getattr(self, 'sums', {})",
+    "for reading in readings:",
+    "    self.sums[reading.device_id] = self.sums.get(reading.device_id, 0) + reading.used_bytes",
+    "return [msgspec.structs.replace(each, used_bytes=self.sums[each.device_id]) for each in readings]",
+)
+SAYS_NOTHING = sample(
+    "return [msgspec.structs.replace(each, temperature_celsius=None, missing={}) for each in readings]"
+)
+BY_LINE = sample(
+    "lines = smi.parse_query(smi.TOOL.run(self._machine, smi.QUERY))",
+    "pairs = zip(devices, lines, strict=False)",
+    "return [msgspec.structs.replace(line, device_id=device.id) for device, line in pairs]",
+)
+ENERGY_FALLS = sample(
+    "self.left = getattr(self, 'left', 1000.0) - 1",
+    "return [msgspec.structs.replace(each, energy_joules=self.left) for each in readings]",
+    figure="energy_joules",
+)
+NUMBERS_FOR_WORDS = sample(
+    "return [msgspec.structs.replace(each, throttle_reasons=('0x40',)) for each in readings]", figure="throttle_reasons"
+)
 SWALLOWS = """
     def sample(self, devices, launcher_pid):
         from flagperf.api import Reading
@@ -78,26 +81,6 @@ DOES_NOT_WAIT = """
 ALWAYS_THE_FIRST = """
     def _identify(self, local_rank, devices):
         return devices[0], "uuid"
-"""
-
-ENERGY_FALLS = """    figures = (*FIGURES, "energy_joules")
-
-    def sample(self, devices, launcher_pid):
-        import msgspec
-
-        self.left = getattr(self, "left", 1000.0) - 1
-        readings = super().sample(devices, launcher_pid)
-        return [msgspec.structs.replace(each, energy_joules=self.left) for each in readings]
-
-"""
-NUMBERS_FOR_WORDS = """    figures = (*FIGURES, "throttle_reasons")
-
-    def sample(self, devices, launcher_pid):
-        import msgspec
-
-        readings = super().sample(devices, launcher_pid)
-        return [msgspec.structs.replace(each, throttle_reasons=("0x40",)) for each in readings]
-
 """
 
 CLOCK_BY_CHIP = """
