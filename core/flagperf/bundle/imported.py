@@ -102,10 +102,8 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# Imported results beside runs. With --no-published, no file of them is opened.
-
-
 def beside_imported(recorded: Sequence[RecordedRun], directory: Path, published: bool | None) -> list[RecordedRun]:
+    """Return the runs with imported results. With --no-published, no file of them is opened."""
     if published is False:
         return list(recorded)
     with _advised():

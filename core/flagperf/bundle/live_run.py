@@ -32,16 +32,13 @@ from flagperf.events import (
 from flagperf.spec.protocol import EvaluationProgress, Progress, RankPace
 from flagperf.stats import median
 
-# GrowingFile: an event file that is still written, read from where the last look ended.
-
-
 _HEAD_BYTES = 1 << 16
 """The beginning of a file is always read: who writes it, and how many steps are planned."""
 
 
 class GrowingFile:
-    """Reads the whole lines that were added since the last call. Of more than `most_bytes` at once, if that is given,
-    only the end: whoever comes late to a long run need not read all of it."""
+    """Reads an event file that is still written: the whole lines that were added since the last call. Of more than
+    `most_bytes` at once, if that is given, only the end: whoever comes late to a long run need not read all of it."""
 
     def __init__(self, path: Path, most_bytes: int | None = None) -> None:
         self._path = path
@@ -77,9 +74,6 @@ class GrowingFile:
         whole = content[: content.rfind(b"\n") + 1]
         self._offset = begin + len(whole)
         return whole.splitlines(keepends=True)
-
-
-# The last figures of a node's cards, from the growing file of its probe.
 
 
 _SILENT_INTERVALS, _SILENT_SECONDS = 15, 10.0
@@ -130,9 +124,6 @@ class CardFigures:
         whose clock says nothing here."""
         is_silent = time.monotonic_ns() > self._arrived_ns + round(self._silent_seconds * 1e9)
         return () if self._last is None or is_silent else self._last.readings
-
-
-# What the ranks of a run do now, from their growing files.
 
 
 _WINDOW_STEPS = 50
@@ -233,9 +224,6 @@ def common_paces(ranks: Sequence[RankSteps]) -> dict[int, float]:
     return known if len(known) == len(ranks) else {}
 
 
-# WatchedRun: what a run does now, from the files of its bundle as they grow. Nobody but the reader is disturbed.
-
-
 _ALL_FILES_BYTES, _LEAST_BYTES = 64 << 20, 1 << 16
 """The most that one look reads of all ranks together, and the least of each. Whoever comes late sees the end of long
 files."""
@@ -291,6 +279,8 @@ class RunNow(msgspec.Struct, frozen=True):
 
 
 class WatchedRun:
+    """Follows a run by the files of its bundle. Nobody but the reader is disturbed."""
+
     def __init__(self, bundle: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raise BadInput for a bundle that cannot be read."""
         from flagperf.bundle.bundle import read_bundle  # here: agents import this module, and stay light
@@ -382,9 +372,6 @@ class WatchedRun:
             utilisation_percent=reading.utilisation_percent,
             temperature_celsius=reading.temperature_celsius,
         )
-
-
-# How far a run is, from the growing files of a node's ranks and probe.
 
 
 class ProgressFollower:
