@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psutil
 import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from torch.nn import Linear
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import SGD
 
 from flagperf.api import precision
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.errors import Unsupported
+from flagperf.worker.accelerator import CheckedAccelerator, _check_device, make_accelerator
 
 pytestmark = pytest.mark.run
 
@@ -16,27 +24,18 @@ pytestmark = pytest.mark.run
 @pytest.fixture(autouse=True)
 def fresh_state() -> Iterator[None]:
     """accelerate keeps one state per process."""
-    from accelerate.state import AcceleratorState
-
     AcceleratorState._reset_state(reset_partial_state=True)
     yield
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
 def test_a_world_of_another_size_is_an_error() -> None:
-    from flagperf.worker.accelerator import make_accelerator
-
     with pytest.raises(RuntimeError, match="accelerate sees 1 processes, but the job has 2"):
         make_accelerator(CpuBackend(), precision("fp32"), 2, "cpu")
 
 
 def test_a_single_rank_listens_on_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """The launcher's variables make accelerate form a group of one."""
-    import psutil
-    import torch
-
-    from flagperf.worker.accelerator import make_accelerator
-
     variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29611"}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -49,18 +48,12 @@ def test_a_single_rank_listens_on_no_address(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_precision_that_would_be_ignored_is_unsupported() -> None:
-    from flagperf.worker.accelerator import make_accelerator
-
     with pytest.raises(Unsupported, match="amp-fp16"):
         make_accelerator(CpuBackend(), precision("amp-fp16"), 1, "cpu")
 
 
 def test_a_model_of_several_ranks_that_would_train_alone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen with accelerate 1.15 on a type that it does not know: two processes, and no exchange of gradients."""
-    from torch.nn import Linear
-
-    from flagperf.worker.accelerator import CheckedAccelerator, make_accelerator
-
     accelerator = make_accelerator(CpuBackend(), precision("fp32"), 1, "cpu")
     monkeypatch.setattr(CheckedAccelerator, "num_processes", 2)
     with pytest.raises(RuntimeError, match="a model of 2 processes as Linear: its gradients would not be exchanged"):
@@ -71,46 +64,33 @@ def test_a_model_of_several_ranks_that_would_train_alone_is_an_error(monkeypatch
 
 def test_a_compiled_model_whose_gradients_are_exchanged_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """accelerate compiles what it has wrapped."""
-    import torch
-    from accelerate import Accelerator
-    from torch.nn.parallel import DistributedDataParallel
-
-    from flagperf.worker.accelerator import CheckedAccelerator, make_accelerator
-
     accelerator = make_accelerator(CpuBackend(), precision("fp32"), 1, "cpu")
     monkeypatch.setattr(CheckedAccelerator, "num_processes", 2)
     monkeypatch.setattr(Accelerator, "prepare", lambda _self, model: torch.compile(model))
     with pytest.raises(RuntimeError, match="as Linear: its gradients would not be exchanged"):
-        accelerator.prepare(torch.nn.Linear(2, 2))
+        accelerator.prepare(Linear(2, 2))
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
-        compiled = accelerator.prepare(DistributedDataParallel(torch.nn.Linear(2, 2)))
+        compiled = accelerator.prepare(DistributedDataParallel(Linear(2, 2)))
         assert not isinstance(compiled, DistributedDataParallel)
     finally:
         torch.distributed.destroy_process_group()
 
 
 def test_an_optimizer_without_the_models_weights_is_an_error() -> None:
-    from torch.nn import Linear
-    from torch.optim import SGD
-
-    from flagperf.worker.accelerator import make_accelerator
-
     accelerator = make_accelerator(CpuBackend(), precision("fp32"), 1, "cpu")
     with pytest.raises(RuntimeError, match="the optimizer holds none of the model's weights"):
         accelerator.prepare(Linear(2, 2), SGD(Linear(2, 2).parameters(), lr=1.0))
 
 
 def test_what_accelerate_cannot_compute_in_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flagperf.worker import accelerator
-
     def refuse(*_args: object, **_options: object) -> None:
         raise ValueError("fp16 mixed precision requires a device in ('xpu',) (not 'cpu').")
 
-    monkeypatch.setattr(accelerator.CheckedAccelerator, "__init__", refuse)
+    monkeypatch.setattr(CheckedAccelerator, "__init__", refuse)
     with pytest.raises(Unsupported, match="cannot compute in amp-fp16 on cpu"):
-        accelerator.make_accelerator(CpuBackend(), precision("amp-fp16"), 1, "cpu")
+        make_accelerator(CpuBackend(), precision("amp-fp16"), 1, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -118,10 +98,6 @@ def test_what_accelerate_cannot_compute_in_is_unsupported(monkeypatch: pytest.Mo
     [("meta", "meta:1", True), ("meta:1", "meta:1", True), ("meta:0", "meta:1", False), ("cpu", "meta:1", False)],
 )
 def test_the_device_is_the_jobs_by_type_and_index(chosen: str, device: str, is_right: bool) -> None:
-    import torch
-
-    from flagperf.worker.accelerator import _check_device
-
     if is_right:
         _check_device(torch.device(chosen), "meta", device)
         return

@@ -1,5 +1,7 @@
 """The context against a spy device under a fake clock. All times are nanoseconds of that clock, which opens at 1000."""
 
+import collections
+
 import pytest
 from context_fakes import Batch, Loss, World, make_context
 
@@ -27,42 +29,22 @@ def run_step(world, context, compute_ns=100, loss=None, **counts):
 
 # --- where the device is waited for ---------------------------------------------------------------------------------
 
+TIMED, SYNCHRONISED = ["record", "body", "record"], ["synchronize", "body", "synchronize"]
+FLUSHED = [*TIMED, "synchronize", "elapsed", "write StepFinished", "write logging ended"]
 
-def test_with_timing_events_a_step_is_never_synchronised():
+
+@pytest.mark.parametrize(
+    ("events", "flush_seconds", "expected"),
+    [(True, NEVER, TIMED), (True, ALWAYS, FLUSHED), (False, NEVER, SYNCHRONISED)],
+)
+def test_the_device_is_waited_for_after_timed_steps_and_at_both_ends_of_others(events, flush_seconds, expected):
     world = World()
-    context = make_context(world, events=True, flush_seconds=NEVER)
+    context = make_context(world, events=events, flush_seconds=flush_seconds)
     with context.training():
-        world.journal.clear()
         for _ in range(3):
+            world.journal.clear()
             run_step(world, context)
-        assert world.journal == ["record", "body", "record"] * 3
-
-
-def test_with_timing_events_a_flush_waits_for_the_device_after_the_step_has_ended():
-    world = World()
-    context = make_context(world, events=True, flush_seconds=ALWAYS)
-    with context.training():
-        world.journal.clear()
-        run_step(world, context)
-        assert world.journal == [
-            "record",
-            "body",
-            "record",
-            "synchronize",
-            "elapsed",
-            "write StepFinished",
-            "write logging ended",
-        ]
-
-
-def test_without_timing_events_a_step_is_synchronised_exactly_at_both_ends():
-    world = World()
-    context = make_context(world, flush_seconds=NEVER)
-    with context.training():
-        world.journal.clear()
-        for _ in range(3):
-            run_step(world, context)
-        assert world.journal == ["synchronize", "body", "synchronize"] * 3
+            assert world.journal == expected
 
 
 def test_synchronised_steps_take_the_time_until_the_device_is_done():
@@ -140,26 +122,6 @@ def test_warmup_ends_when_the_device_is_done_with_its_last_step():
     assert world.of(WarmupEnded) == [WarmupEnded(1400, step=1)]
 
 
-def test_without_warmup_steps_none_ends():
-    world = World()
-    context = make_context(world, warmup_steps=0)
-    with context.training():
-        run_step(world, context)
-    assert world.kinds() == ["training began", "StepFinished", "training ended"]
-
-
-def test_config_is_read_by_attribute():
-    assert make_context(World(), warmup_steps=3).config.training.warmup_steps == 3
-
-
-def test_evaluation_ends_when_the_device_is_done():
-    world = World()
-    context = make_context(world)
-    with context.evaluation():
-        world.launch(70)
-    assert world.events == [SpanEnded(1070, "evaluation", began_ns=1000, step=0)]
-
-
 def test_evaluation_begins_when_the_device_is_done_with_the_steps():
     world = World(write_ns=7)
     context = make_context(world, events=True)
@@ -186,23 +148,6 @@ def test_an_evaluation_says_how_far_all_ranks_are_and_not_too_often():
     ]
     advanced = ["write EvaluationAdvanced"] * 2
     assert world.journal == ["synchronize", *advanced, "synchronize", "write evaluation ended"]
-
-
-def test_an_evaluation_of_unknown_length_says_nothing():
-    world = World()
-    context = make_context(world, flush_seconds=ALWAYS)
-    with context.evaluation() as evaluation:
-        world.host(600)
-        evaluation.done(2)
-    assert world.kinds() == ["evaluation ended"]
-
-
-def test_descriptions_are_written_at_once():
-    world = World()
-    context = make_context(world)
-    context.describe_data("sst2", 10, "ab")
-    context.describe_model(parameters=2, matmul_parameters=1, layers=1, heads=1, head_size=1, sequence=1, causal=False)
-    assert world.kinds() == ["DataDescribed", "ModelDescribed"]
 
 
 # --- when it is written ---------------------------------------------------------------------------------------------
@@ -258,15 +203,6 @@ def test_what_is_left_at_the_end_is_written_outside_of_training():
 # --- what is counted ------------------------------------------------------------------------------------------------
 
 
-def test_wait_is_the_loader_and_the_copy_and_not_the_step():
-    world = World(copy_ns=5)
-    context = make_context(world)
-    with context.training():
-        for _batch in context.batches(world.loader(Batch(world), Batch(world), wait_ns=40)):
-            run_step(world, context, compute_ns=1000)
-    assert [step.wait_ns for step in world.of(StepFinished)] == [45, 45]
-
-
 def test_wait_is_not_the_contexts_own_writing():
     world = World(write_ns=500)
     context = make_context(world, flush_seconds=ALWAYS)
@@ -290,19 +226,15 @@ def test_a_step_of_two_batches_has_waited_for_both():
 def test_batches_moves_what_has_to_and_keeps_the_shape_of_the_rest():
     world = World()
     context = make_context(world)
-    batch = {"x": Batch(world), "nested": [Batch(world), (Batch(world), 3)], "name": "a", "none": None}
+    pair = collections.namedtuple("pair", "inputs labels")(Batch(world), Batch(world))
+    nested = [Batch(world), (Batch(world), 3)]
+    batch = {"x": Batch(world), "nested": nested, "name": "a", "none": None, "pair": pair}
     (moved,) = context.batches([batch])
     assert moved["x"].device == moved["nested"][0].device == moved["nested"][1][0].device == "spy:0"
     assert isinstance(moved["nested"][1], tuple)
+    assert (moved["pair"].inputs.device, moved["pair"].labels.device) == ("spy:0", "spy:0")
     assert (moved["nested"][1][1], moved["name"], moved["none"]) == (3, "a", None)
     assert batch["x"].device == "host"
-
-
-def test_report_outside_training_is_no_logging():
-    world = World(write_ns=7)
-    context = make_context(world)
-    context.report(acc=0.5)
-    assert world.events == [Reported(1000, step=0, values={"acc": 0.5})]
 
 
 def test_report_inside_training_is_logging():
@@ -343,11 +275,14 @@ def test_any_other_part_of_a_run_has_a_name_too():
     assert world.events == [SpanEnded(1060, "compiling", began_ns=1000, step=0)]
 
 
-def test_the_measured_span_is_called_what_the_kind_calls_it():
+def test_the_span_of_an_inference_has_its_name_and_its_own_warm_up():
     world = World()
-    with make_context(world, kind="inference", config={}).measured(planned_steps=3):
-        pass
+    context = make_context(world, config={"inference": {"warmup_steps": 2}}, kind="inference")
+    with context.inference(planned_steps=3):
+        for _ in range(3):
+            run_step(world, context)
     assert world.events[0] == SpanBegan(1000, "inference", planned_steps=3)
+    assert [event.step for event in world.of(WarmupEnded)] == [2]
 
 
 def test_a_case_of_another_kind_is_told_so():
@@ -359,12 +294,6 @@ def test_a_row_has_every_repeat():
     world = World()
     make_context(world).row("copy", {"bytes": 1024}, [0.5, 0.25], "s", bytes=2048)
     assert world.events == [RowMeasured(1000, "copy", {"bytes": "1024"}, "s", (0.5, 0.25), {"bytes": 2048})]
-
-
-def test_a_row_that_could_not_be_measured_says_why():
-    world = World()
-    make_context(world).row("copy", {"bytes": 1024}, [], "s", problem="out of memory")
-    assert (world.events[0].values, world.events[0].problem) == ((), "out of memory")
 
 
 def test_an_amount_of_work_that_does_not_exist_is_refused():
@@ -396,20 +325,13 @@ def test_an_exception_inside_a_step_passes_through_and_leaves_no_step():
     assert [step.step for step in world.of(StepFinished)] == [1]
 
 
-def test_an_exception_inside_training_leaves_no_end_of_it():
+@pytest.mark.parametrize(("name", "written"), [("training", ["training began"]), ("evaluation", [])])
+def test_an_exception_inside_a_span_leaves_no_end_of_it(name, written):
     world = World()
     context = make_context(world)
-    with pytest.raises(ZeroDivisionError), context.training():
+    with pytest.raises(ZeroDivisionError), getattr(context, name)():
         raise ZeroDivisionError
-    assert world.kinds() == ["training began"]
-
-
-def test_an_exception_inside_an_evaluation_leaves_none():
-    world = World()
-    context = make_context(world)
-    with pytest.raises(ZeroDivisionError), context.evaluation():
-        raise ZeroDivisionError
-    assert world.events == []
+    assert world.kinds() == written
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
