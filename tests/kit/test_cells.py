@@ -15,15 +15,11 @@ from flagperf.kit import Cell, cell_number, read_cells, whole_lines
         ("34.2%", "%", 34.2),
         ("65520", "", 65520.0),
         ("0", "", 0.0),
+        *((text, "W", None) for text in ("", " ", "N/A", "NA", "Unknown", "[N/A]", "-1", "-1W", "-", "N/A W")),
     ],
 )
-def test_a_number_is_read_with_its_unit(text: str, unit: str, number: float) -> None:
+def test_a_number_is_read_with_its_unit_and_nothing_is_no_number(text: str, unit: str, number: float | None) -> None:
     assert cell_number(text, unit) == number
-
-
-@pytest.mark.parametrize("text", ["", " ", "N/A", "NA", "unknown", "Unknown", "[N/A]", "-1", "-1W", "-", "N/A W"])
-def test_a_cell_that_says_nothing_is_not_a_number(text: str) -> None:
-    assert cell_number(text, "W") is None
 
 
 @pytest.mark.parametrize("text", ["58.0", "58.0F", "fiftyC", "5 8C", "-7C", "1e3C", "58.C", "0x1C", "58,0C"])
@@ -38,7 +34,7 @@ def test_cells_become_one_reading_in_base_units() -> None:
         "power_watts": Cell("0.5W", "W"),
         "total_bytes": Cell("N/A", "MiB"),
     }
-    assert read_cells("7", cells, {"name": "A1"}) == Reading(
+    assert read_cells("7", cells, {"name": "A1", "uuid": "N/A", "serial": "", "bus": "unknown"}) == Reading(
         "7",
         used_bytes=3 << 20,
         power_watts=0.5,
@@ -62,16 +58,8 @@ def test_a_point_that_may_group_the_digits_of_memory_is_refused() -> None:
         read_cells("7", {"total_bytes": Cell("98.304", scale=1 << 20)})
 
 
-@pytest.mark.parametrize("text", ["N/A", "", "unknown", "[N/A]"])
-def test_a_property_that_says_nothing_is_left_out(text: str) -> None:
-    assert read_cells("7", {}, {"uuid": text, "name": "A1"}).properties == {"name": "A1"}
-
-
 @pytest.mark.parametrize("text", ["", "card0,655", "card0,65520\ncard1,6"])
 def test_an_output_that_ends_within_a_line_is_refused(text: str) -> None:
     with pytest.raises(UnknownLayout, match="ends within a line"):
         whole_lines(text)
-
-
-def test_whole_lines_are_given_as_they_are() -> None:
     assert whole_lines("\na b \nc\n") == ["", "a b ", "c"]

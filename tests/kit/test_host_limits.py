@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ TOTAL, AVAILABLE = 64 * GIB, 40 * GIB
 MEMINFO = f"MemTotal:       {TOTAL // 1024} kB\nMemFree:        1 kB\nMemAvailable:   {AVAILABLE // 1024} kB\n"
 UNLIMITED_V1 = 9223372036854771712
 GROUP = "/sys/fs/cgroup"
+
+
+Make = Callable[[Path, str, dict[str, object]], Machine]
 
 
 @pytest.fixture(autouse=True)
@@ -43,91 +47,82 @@ def v1(root: Path, group: str, files: dict[str, object]) -> Machine:
 
 # Cores
 
-
-def test_without_a_control_group_the_affinity_mask_counts(tmp_path: Path) -> None:
-    assert allowed_cores(lay_out(tmp_path, {})) == 16
+V1 = f"{GROUP}/cpu/docker/a1"
 
 
 @pytest.mark.parametrize(
-    ("quota", "cores"),
-    [("400000 100000", 4), ("150000 100000", 2), ("10000 100000", 1), ("3200000 100000", 16), ("max 100000", 16)],
+    ("make", "group", "files", "cores"),
+    [
+        (v2, "/", {}, 16),  # the affinity mask counts
+        (v2, "/", {f"{GROUP}/cpu.max": "400000 100000"}, 4),
+        (v2, "/", {f"{GROUP}/cpu.max": "150000 100000"}, 2),
+        (v2, "/", {f"{GROUP}/cpu.max": "10000 100000"}, 1),
+        (v2, "/", {f"{GROUP}/cpu.max": "3200000 100000"}, 16),
+        (v2, "/", {f"{GROUP}/cpu.max": "max 100000"}, 16),
+        (v1, "/docker/a1", {f"{V1}/cpu.cfs_quota_us": 150000, f"{V1}/cpu.cfs_period_us": 100000}, 2),
+        (v1, "/docker/a1", {f"{V1}/cpu.cfs_quota_us": 10000, f"{V1}/cpu.cfs_period_us": 100000}, 1),
+        (v1, "/docker/a1", {f"{V1}/cpu.cfs_quota_us": -1, f"{V1}/cpu.cfs_period_us": 100000}, 16),
+        (v1, "/docker/a1", {f"{V1}/cpu.cfs_quota_us": 0, f"{V1}/cpu.cfs_period_us": 100000}, 16),
+        # the smallest on the way up counts, and another group's does not
+        (v2, "/pod/a1", {f"{GROUP}/pod/a1/cpu.max": "200000 100000", f"{GROUP}/pod/cpu.max": "max 100000"}, 2),
+        (v2, "/pod/a1", {f"{GROUP}/pod/a1/cpu.max": "max 100000", f"{GROUP}/pod/cpu.max": "200000 100000"}, 2),
+        (v2, "/pod/a1", {f"{GROUP}/pod/a1/cpu.max": "200000 100000", f"{GROUP}/pod/cpu.max": "9 1"}, 2),
+        (v2, "/pod/a1", {f"{GROUP}/pod/b2/cpu.max": "100000 100000"}, 16),
+        # without a namespace of its own a container sees its path on the host, and its group's files at the mount
+        (v2, "/docker/a1", {f"{GROUP}/cpu.max": "300000 100000"}, 3),
+        (v1, "/docker/a1", {f"{GROUP}/cpu/cpu.cfs_quota_us": 300000, f"{GROUP}/cpu/cpu.cfs_period_us": 100000}, 3),
+    ],
 )
-def test_a_quota_of_version_2_is_rounded_up(tmp_path: Path, quota: str, cores: int) -> None:
-    assert allowed_cores(v2(tmp_path, "/", {f"{GROUP}/cpu.max": quota})) == cores
-
-
-@pytest.mark.parametrize(("quota", "cores"), [(400000, 4), (150000, 2), (10000, 1), (-1, 16), (0, 16)])
-def test_a_quota_of_version_1_too(tmp_path: Path, quota: int, cores: int) -> None:
-    files = {f"{GROUP}/cpu/docker/a1/cpu.cfs_quota_us": quota, f"{GROUP}/cpu/docker/a1/cpu.cfs_period_us": 100000}
-    assert allowed_cores(v1(tmp_path, "/docker/a1", files)) == cores
-
-
-@pytest.mark.parametrize(
-    ("own", "parent"), [("200000 100000", "max 100000"), ("max 100000", "200000 100000"), ("200000 100000", "9 1")]
-)
-def test_the_smallest_quota_on_the_way_up_counts(tmp_path: Path, own: str, parent: str) -> None:
-    files = {f"{GROUP}/pod/a1/cpu.max": own, f"{GROUP}/pod/cpu.max": parent}
-    assert allowed_cores(v2(tmp_path, "/pod/a1", files)) == 2
-
-
-def test_a_group_that_is_mounted_as_the_root_is_found(tmp_path: Path) -> None:
-    """Without a namespace of its own a container sees its path on the host, and its group's files at the mount."""
-    assert allowed_cores(v2(tmp_path, "/docker/a1", {f"{GROUP}/cpu.max": "300000 100000"})) == 3
-    files = {f"{GROUP}/cpu/cpu.cfs_quota_us": 300000, f"{GROUP}/cpu/cpu.cfs_period_us": 100000}
-    assert allowed_cores(v1(tmp_path, "/docker/a1", files)) == 3
-
-
-def test_another_groups_quota_does_not_count(tmp_path: Path) -> None:
-    assert allowed_cores(v2(tmp_path, "/pod/a1", {f"{GROUP}/pod/b2/cpu.max": "100000 100000"})) == 16
+def test_cores(make: Make, group: str, files: dict[str, object], cores: int, tmp_path: Path) -> None:
+    assert allowed_cores(make(tmp_path, group, files)) == cores
 
 
 # Memory
 
+POD, V1_MEMORY = f"{GROUP}/pod", f"{GROUP}/memory/docker/a1"
+NO_LIMITS = ("max", UNLIMITED_V1, 0, 128 * GIB, "", "garbage")
 
-def test_without_a_control_group_the_machines_memory_counts(tmp_path: Path) -> None:
-    machine = lay_out(tmp_path, {})
-    assert memory_limit_bytes(machine) == TOTAL
-    assert memory_used_bytes(machine) == TOTAL - AVAILABLE
+
+@pytest.mark.parametrize(
+    ("make", "group", "files", "limit", "used"),
+    [
+        (v2, "/", {}, TOTAL, TOTAL - AVAILABLE),
+        *(
+            (v2, "/", {f"{GROUP}/memory.max": none, f"{GROUP}/memory.current": 3 * GIB}, TOTAL, TOTAL - AVAILABLE)
+            for none in NO_LIMITS
+        ),
+        (v2, "/pod", {f"{POD}/memory.max": 8 * GIB, f"{POD}/memory.current": 3 * GIB}, 8 * GIB, 3 * GIB),
+        (
+            v1,
+            "/docker/a1",
+            {f"{V1_MEMORY}/memory.limit_in_bytes": 8 * GIB, f"{V1_MEMORY}/memory.usage_in_bytes": 3 * GIB},
+            8 * GIB,
+            3 * GIB,
+        ),
+        (  # what a neighbour in the limiting group uses is used up for this process too
+            v2,
+            "/pod/a1",
+            {
+                f"{POD}/a1/memory.max": "max",
+                f"{POD}/a1/memory.current": GIB,
+                f"{POD}/memory.max": 8 * GIB,
+                f"{POD}/memory.current": 5 * GIB,
+                f"{GROUP}/memory.max": "max",
+            },
+            8 * GIB,
+            5 * GIB,
+        ),
+    ],
+)
+def test_memory(make: Make, group: str, files: dict[str, object], limit: int, used: int, tmp_path: Path) -> None:
+    machine = make(tmp_path, group, files)
+    assert (memory_limit_bytes(machine), memory_used_bytes(machine)) == (limit, used)
 
 
 def test_without_meminfo_there_is_a_limit_but_no_use(tmp_path: Path) -> None:
     machine = Machine(root=tmp_path, environ={})
     assert memory_limit_bytes(machine) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert memory_used_bytes(machine) is None
-
-
-def test_a_limit_of_version_2_brings_its_own_count(tmp_path: Path) -> None:
-    files = {f"{GROUP}/pod/memory.max": 8 * GIB, f"{GROUP}/pod/memory.current": 3 * GIB}
-    machine = v2(tmp_path, "/pod", files)
-    assert (memory_limit_bytes(machine), memory_used_bytes(machine)) == (8 * GIB, 3 * GIB)
-
-
-def test_a_limit_of_version_1_too(tmp_path: Path) -> None:
-    folder = f"{GROUP}/memory/docker/a1"
-    files = {f"{folder}/memory.limit_in_bytes": 8 * GIB, f"{folder}/memory.usage_in_bytes": 3 * GIB}
-    machine = v1(tmp_path, "/docker/a1", files)
-    assert (memory_limit_bytes(machine), memory_used_bytes(machine)) == (8 * GIB, 3 * GIB)
-
-
-@pytest.mark.parametrize("limit", ["max", UNLIMITED_V1, 0, 128 * GIB, "", "garbage"])
-def test_no_limit_is_none_and_the_machines_own_count_is_used(tmp_path: Path, limit: object) -> None:
-    files = {f"{GROUP}/memory.max": limit, f"{GROUP}/memory.current": 3 * GIB}
-    machine = v2(tmp_path, "/", files)
-    assert (memory_limit_bytes(machine), memory_used_bytes(machine)) == (TOTAL, TOTAL - AVAILABLE)
-
-
-def test_the_smallest_limit_on_the_way_up_counts_with_its_own_use(tmp_path: Path) -> None:
-    """What a neighbour in the limiting group uses is used up for this process too."""
-    files = {
-        f"{GROUP}/pod/a1/memory.max": "max",
-        f"{GROUP}/pod/a1/memory.current": 1 * GIB,
-        f"{GROUP}/pod/memory.max": 8 * GIB,
-        f"{GROUP}/pod/memory.current": 5 * GIB,
-        f"{GROUP}/memory.max": "max",
-    }
-    machine = v2(tmp_path, "/pod/a1", files)
-    assert memory_limit_bytes(machine) == 8 * GIB
-    assert memory_used_bytes(machine) == 5 * GIB
 
 
 def test_this_machine_has_cores_and_memory() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flagperf.api import Machine
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.kit import Card, link_bytes_per_second, make_devices, pci_link
 from flagperf.testing import MachineFolder
@@ -42,20 +43,15 @@ def test_what_sysfs_says_and_nothing_where_it_does_not(
     tmp_path: Path, now: str, width: str, most: str, expected: dict[str, str]
 ) -> None:
     assert link_of(tmp_path, now, width, most) == expected
+    assert pci_link(MachineFolder(tmp_path).machine(), "") == pci_link(Machine(tmp_path / "none"), ADDRESS) == {}
 
 
-def test_a_card_that_is_not_on_the_bus_has_no_link(tmp_path: Path) -> None:
-    assert pci_link(MachineFolder(tmp_path).machine(), ADDRESS) == pci_link(MachineFolder(tmp_path).machine(), "") == {}
-
-
-@pytest.mark.parametrize(("link", "rate"), [("Gen4 x16", 31.5e9), ("Gen3 x16", 15.76e9), ("Gen5 x8", 31.5e9)])
-def test_the_rate_is_that_of_one_direction(link: str, rate: float) -> None:
-    assert link_bytes_per_second(link) == pytest.approx(rate, rel=1e-3)
-
-
-@pytest.mark.parametrize("link", ["", "Gen9 x16", "PCIe", "Gen4"])
-def test_what_is_no_link_has_no_rate(link: str) -> None:
-    assert link_bytes_per_second(link) is None
+@pytest.mark.parametrize(
+    ("link", "rate"),
+    [("Gen4 x16", 31.5e9), ("Gen3 x16", 15.76e9), ("Gen5 x8", 31.5e9), ("", None), ("Gen9 x16", None), ("Gen4", None)],
+)
+def test_the_rate_is_that_of_one_direction(link: str, rate: float | None) -> None:
+    assert link_bytes_per_second(link) == (rate and pytest.approx(rate, rel=1e-3))
 
 
 def test_devices_have_it_beside_what_the_vendor_says(tmp_path: Path) -> None:

@@ -10,31 +10,41 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flagperf.api import CommandOutput
 from flagperf.api.machine import _abandon
 from flagperf.kit import run_tool
 from live_processes import is_alive
 
 
-def test_a_tool_that_works_gives_its_output() -> None:
-    output = run_tool([sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr)"])
-    assert (output.returncode, output.stdout, output.stderr, output.problem) == (0, "out\n", "err\n", "")
-    assert output.ok
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
 
 
-def test_a_tool_that_fails_gives_its_code_and_words() -> None:
-    output = run_tool([sys.executable, "-c", "import sys; sys.exit('no device')"])
-    assert (output.returncode, output.stderr, output.ok) == (1, "no device\n", False)
+@pytest.mark.parametrize(
+    ("argv", "output"),
+    [
+        (python("import sys; print('out'); print('err', file=sys.stderr)"), CommandOutput(0, "out\n", "err\n")),
+        (python("import sys; sys.exit('no device')"), CommandOutput(1, "", "no device\n")),
+        (python("import os; os.kill(os.getpid(), 9)"), CommandOutput(-9, "", "")),
+        (python("import os; os.write(1, b'\\xff C500')"), CommandOutput(0, "\ufffd C500", "")),
+        (python("import sys; print(repr(sys.stdin.read()))"), CommandOutput(0, "''\n", "")),
+        (python("import os; print(os.environ['LC_ALL'])"), CommandOutput(0, "C\n", "")),
+        (["echo", "$HOME", "*", "; false"], CommandOutput(0, "$HOME * ; false\n", "")),  # no shell reads it
+        (
+            ["no-such-smi", "--query"],
+            CommandOutput(None, "", "", "no-such-smi could not be started: No such file or directory"),
+        ),
+    ],
+)
+def test_what_a_tool_did(argv: list[str], output: CommandOutput, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    assert run_tool(argv) == output
+    assert output.ok == (output.returncode == 0)
 
 
-def test_a_tool_that_is_killed_is_not_ok() -> None:
-    output = run_tool([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
-    assert (output.returncode, output.ok) == (-9, False)
-
-
-def test_a_missing_tool_is_a_problem_and_no_exception() -> None:
-    output = run_tool(["no-such-smi", "--query"])
-    assert (output.returncode, output.ok) == (None, False)
-    assert output.problem == "no-such-smi could not be started: No such file or directory"
+@pytest.mark.parametrize("argv", [["sleep", "3600"], ["sh", "-c", "sleep 3600 & sleep 3600"]])
+def test_a_tool_that_hangs_is_stopped_also_where_a_child_has_its_pipe(argv: list[str]) -> None:
+    assert run_tool(argv, timeout_seconds=0.3) == CommandOutput(None, "", "", f"{argv[0]} did not end within 0.3 s")
 
 
 def test_a_file_that_is_no_program_is_a_problem(tmp_path: Path) -> None:
@@ -43,15 +53,6 @@ def test_a_file_that_is_no_program_is_a_problem(tmp_path: Path) -> None:
     assert run_tool([str(tool)]).problem == f"{tool} could not be started: Permission denied"
     tool.chmod(0o755)
     assert run_tool([str(tool)]).problem == f"{tool} could not be started: Exec format error"
-
-
-def test_a_tool_that_hangs_is_stopped() -> None:
-    output = run_tool(["sleep", "3600"], timeout_seconds=0.3)
-    assert (output.returncode, output.problem) == (None, "sleep did not end within 0.3 s")
-
-
-def test_a_tool_whose_child_hangs_with_its_pipe_is_stopped_too() -> None:
-    assert run_tool(["sh", "-c", "sleep 3600 & sleep 3600"], timeout_seconds=0.3).returncode is None
 
 
 def test_what_a_wrapper_script_started_is_killed_with_it(tmp_path: Path) -> None:
@@ -70,21 +71,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def test_a_tool_speaks_the_c_locale_and_cannot_ask_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
-    code = "import os, sys; print(os.environ['LC_ALL'], repr(sys.stdin.read()))"
-    assert run_tool([sys.executable, "-c", code]).stdout == "C ''\n"
-
-
-def test_no_shell_reads_the_arguments() -> None:
-    assert run_tool(["echo", "$HOME", "*", "; false"]).stdout == "$HOME * ; false\n"
-
-
-def test_bytes_that_are_no_text_do_not_raise() -> None:
-    output = run_tool([sys.executable, "-c", "import os; os.write(1, b'\\xff C500')"])
-    assert output.stdout == "\ufffd C500"
 
 
 def test_a_tool_that_hangs_dies_with_its_caller() -> None:

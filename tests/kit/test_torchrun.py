@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flagperf.api import Device, Machine, NodeShare, RankFailure
+from flagperf.api import Device, NodeShare, RankFailure
 from flagperf.kit import TorchrunLauncher
 
 CARDS = tuple(Device(f"gpu-{index}", "A1", "A1", index) for index in range(2))
@@ -17,23 +17,6 @@ def share(node_index: int = 0, num_nodes: int = 1, allowed_cores: int = 8, host_
 
 
 # The command
-
-
-def test_the_command_names_the_shape_and_the_meeting_point() -> None:
-    command = SomeLauncher().command(share(node_index=1, num_nodes=4), "/venv/bin/python", "flagperf.worker")
-    assert command.argv == (
-        "/venv/bin/python",
-        "-m",
-        "torch.distributed.run",
-        "--nnodes=4",
-        "--node-rank=1",
-        "--nproc-per-node=2",
-        "--master-addr=10.0.0.1",
-        "--master-port=29501",
-        "--max-restarts=0",
-        "-m",
-        "flagperf.worker",
-    )
 
 
 def test_a_single_worker_is_started_without_a_launcher() -> None:
@@ -51,9 +34,13 @@ def test_a_single_worker_is_started_without_a_launcher() -> None:
     assert all(setting.reason for setting in command.settings)
 
 
-def test_one_worker_on_each_of_several_nodes_needs_a_launcher() -> None:
-    one = NodeShare(1, 2, CARDS[:1], "10.0.0.1", 29501, allowed_cores=8, host_workers=1)
-    assert "torch.distributed.run" in SomeLauncher().command(one, "python", "flagperf.worker").argv
+def test_the_command_names_the_shape_and_the_meeting_point() -> None:
+    command = SomeLauncher().command(share(node_index=1, num_nodes=4), "/venv/bin/python", "flagperf.worker")
+    shape = ("--nnodes=4", "--node-rank=1", "--nproc-per-node=2", "--master-addr=10.0.0.1", "--master-port=29501")
+    started = ("/venv/bin/python", "-m", "torch.distributed.run")
+    assert command.argv == (*started, *shape, "--max-restarts=0", "-m", "flagperf.worker")
+    one_each = NodeShare(1, 2, CARDS[:1], "10.0.0.1", 29501, allowed_cores=8, host_workers=1)
+    assert "torch.distributed.run" in SomeLauncher().command(one_each, "python", "flagperf.worker").argv
 
 
 @pytest.mark.parametrize("shape", [share(), NodeShare(1, 2, CARDS, "127.0.0.1", 29501, 8, 4)])
@@ -74,10 +61,6 @@ def test_workers_share_the_cores_of_their_machine_evenly_and_get_one_at_least(
     (setting,) = command.settings
     assert (setting.name, setting.value) == ("OMP_NUM_THREADS", threads)
     assert setting.reason == f"{allowed_cores} allowed cores over {host_workers} workers of this machine"
-
-
-def test_a_launcher_needs_no_script_unless_it_says_so() -> None:
-    assert SomeLauncher().env_script(Machine()) is None
 
 
 # What torch.distributed.run says when ranks fail
@@ -146,45 +129,28 @@ def test_all_failures_are_told_whichever_of_them_torchrun_takes_for_the_cause(te
     ]
 
 
-def test_a_rank_that_torchrun_had_to_kill_was_stopped_and_did_not_die() -> None:
-    (told,) = explain(log(failure(0, -9, "(SIGKILL)")))
-    assert told.was_stopped  # the log says: Sending process 4300 closing signal
-
-
-def test_sigterm_from_elsewhere_is_told_from_torchruns_own() -> None:
-    (told,) = explain(log(failure(1, -15, "(SIGTERM)")))
-    assert not told.was_stopped
-
-
-def test_where_torchrun_may_not_warn_sigterm_is_its_own() -> None:
-    text = "\n".join(line for line in log(failure(1, -15, "(SIGTERM)")).splitlines() if not line.startswith("W"))
-    (told,) = explain(text)
-    assert told.was_stopped
+TRACEBACK = "Traceback (most recent call last):\n    rank : 99\n    exitcode : 99\n  RuntimeError: rank: 98"
+NO_WARNINGS = "\n".join(line for line in log(failure(1, -15)).splitlines() if not line.startswith("W"))
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "description"),
+    ("text", "told"),
     [
-        (1, "exit code 1"),
-        (137, "exit code 137"),
-        (-9, KILLED),
-        (-11, "killed by SIGSEGV"),
-        (-6, "killed by SIGABRT"),
-        (-99, "killed by signal 99"),
+        (log(failure(1, 1)), RankFailure(1, "exit code 1", exit_code=1)),
+        (log(failure(1, 137)), RankFailure(1, "exit code 137", exit_code=137)),
+        (log(failure(1, -9)), RankFailure(1, KILLED, exit_code=-9)),
+        (log(failure(1, -99)), RankFailure(1, "killed by signal 99", exit_code=-99)),
+        # torchrun's own words tell whom it stopped: "Sending process 4300 closing signal"
+        (log(failure(0, -9, "(SIGKILL)")), RankFailure(0, KILLED, was_stopped=True, exit_code=-9)),
+        (log(failure(1, -15, "(SIGTERM)")), RankFailure(1, "killed by SIGTERM", exit_code=-15)),
+        (NO_WARNINGS, RankFailure(1, "killed by SIGTERM", was_stopped=True, exit_code=-15)),
+        (log(failure(3, 1, traceback=TRACEBACK)), RankFailure(3, "exit code 1", exit_code=1)),
+        # of several reports the last counts
+        (log(failure(1, 1)) + log(failure(2, -11)), RankFailure(2, "killed by SIGSEGV", exit_code=-11)),
     ],
 )
-def test_an_exit_code_is_put_into_words(exit_code: int, description: str) -> None:
-    assert explain(log(failure(1, exit_code))) == [RankFailure(1, description, exit_code=exit_code)]
-
-
-def test_the_words_of_a_traceback_do_not_confuse_it() -> None:
-    traceback = "Traceback (most recent call last):\n    rank : 99\n    exitcode : 99\n  RuntimeError: rank: 98"
-    assert explain(log(failure(3, 1, traceback=traceback))) == [RankFailure(3, "exit code 1", exit_code=1)]
-
-
-def test_of_several_reports_the_last_counts() -> None:
-    both = log(failure(1, 1)) + log(failure(2, -11))
-    assert explain(both) == [RankFailure(2, "killed by SIGSEGV", exit_code=-11)]
+def test_a_single_failure(text: str, told: RankFailure) -> None:
+    assert explain(text) == [told]
 
 
 @pytest.mark.parametrize(
