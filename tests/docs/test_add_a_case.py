@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 from page_reader import DOCS, Reader, commands
-
-from flagperf.spec import manifest
 
 NAME = "add-a-case.md"
 PAGE = (DOCS / NAME).read_text(encoding="utf-8")
@@ -27,11 +24,6 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     (reader.folder / "data").mkdir()
     (reader.folder / "data" / "points.tsv").write_text("0.5\t0.9\t1\n0.5\t-0.9\t0\n")
     return reader
-
-
-def test_the_page_names_the_commands_that_are_tried_here() -> None:
-    assert COMMANDS[0] == "pip install -e my-cases"
-    assert [command.split()[1] for command in COMMANDS[1:]] == ["cases", "cases", "plan", "run", "plan"]
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS[1:] if " run " not in command])
@@ -59,11 +51,3 @@ def test_bad_data_is_named_before_anything_starts(reader: Reader, tmp_path: Path
     done = reader.types(f"flagperf plan points --profile standard --data-dir {tmp_path}", tmp_path)
     assert done.returncode == 2
     assert f"{tmp_path}/points.tsv line 2: " in done.stderr and "is not a point; write x, y" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("kind", "names"), [("Page columns", manifest.PAGE_COLUMNS), ("Page rows", manifest.PAGE_ROWS)]
-)
-def test_all_names_of_the_page_are_listed(kind: str, names: tuple[str, ...]) -> None:
-    (listed,) = re.findall(rf"{kind}: (.*?)\.(?: |\n\n)", PAGE, flags=re.DOTALL)
-    assert set(re.findall(r"`([^`]+)`", listed)) == set(names)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import msgspec
 import pytest
 from write_api_docs import FILES, PAGE, render
@@ -34,9 +32,3 @@ def test_the_example_of_a_file_can_be_read(name: str, struct: type) -> None:
 def test_every_type_and_each_of_its_attributes_is_explained(cls: type) -> None:
     assert cls.__doc__
     assert [each.name for each in attributes_of(cls) if not each.doc] == []
-
-
-@pytest.mark.parametrize("package", [api, kit, testing, worker], ids=lambda package: package.__name__)
-def test_every_public_name_has_a_section(package: ModuleType) -> None:
-    page = PAGE.read_text()
-    assert [name for name in package.__all__ if f"\n### {name}\n" not in page] == []

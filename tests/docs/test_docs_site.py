@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,6 @@ BUILDER = ROOT / "docs" / "site"
 PYTHON = ROOT / ".venv-docs" / "bin" / "python"
 PHONE, DESKTOP = 390, 1280
 WIDTHS = (PHONE, 768, DESKTOP, 1340, 1440)
-
-sys.path.append(str(BUILDER))
-import links  # noqa: E402
-import sources  # noqa: E402
 
 
 def build(builder: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -110,39 +105,3 @@ def test_a_link_that_leads_nowhere_is_named_and_leaves_no_site(tmp_path: Path) -
     assert done.returncode != 0
     assert "nowhere.md" in done.stderr and "no-such-section" in done.stderr
     assert not (tmp_path / "site").exists()
-
-
-# Links of files become links of pages
-
-
-@pytest.mark.parametrize(
-    ("source", "page", "link", "expected"),
-    [
-        ("docs/add-an-operator.md", "add-an-operator", "../cases/flagperf_cases/gemm/README.md", "cases/gemm.md"),
-        ("CONTRIBUTING.md", "project/contributing", "docs/design.md#1-the-flow", "../design.md#1-the-flow"),
-        ("plugins/metax/README.md", "adapters/metax", "../../docs/cli.md", "../cli.md"),
-        ("docs/index.md", "index", "https://example.com/a.md", "https://example.com/a.md"),
-        ("docs/index.md", "index", "nowhere.md", "nowhere.md"),
-    ],
-)
-def test_links_lead_to_pages(source: str, page: str, link: str, expected: str, tmp_path: Path) -> None:
-    text = sources.with_links(f"see [it]({link}).", ROOT / source, "en", tmp_path, page)
-    assert text == f"see [it]({expected})."
-
-
-def test_a_link_to_the_other_language_and_to_a_file_that_is_no_page(tmp_path: Path) -> None:
-    chinese, english = ROOT / "docs/zh/tutorials/buyer.md", ROOT / "docs/index.md"
-    text = sources.with_links("[m](../../metrics.md#mfu)", chinese, "zh_CN", tmp_path, "tutorials/buyer")
-    assert text == '<a href="../../metrics.html#mfu">m</a>'
-    text = sources.with_links("![p](pictures/page.png)", english, "en", tmp_path, "index")
-    assert text == "![p](pictures/page.png)" and (tmp_path / "pictures/page.png").is_file()
-
-
-def test_what_is_wrong_with_a_built_page_is_found(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text('<a href="b.html#x"></a><a href="b.html#y"></a><a href="c.html"></a><p id="z">')
-    (tmp_path / "b.html").write_text('<p id="x"><script src="https://example.com/x.js"></script><a href="a.html#z">')
-    assert links.problems(tmp_path) == [
-        "a.html: no b.html#y",
-        "a.html: no c.html",
-        "b.html: loads https://example.com/x.js",
-    ]
