@@ -73,20 +73,6 @@ def test_lists_of_hosts_in_the_order_in_which_they_are_written(hosts: str, expec
     assert names(hosts=hosts) == expected
 
 
-@pytest.mark.parametrize(
-    "host", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "`x`", "user@a", "@group", "a'b", "ü", "*", "a/b"]
-)
-def test_what_is_no_host_name_is_refused(host: str) -> None:
-    with pytest.raises(BadInput, match="is not a host name"):
-        allocate(hosts=host)
-
-
-@pytest.mark.parametrize("hosts", ["n[1-3", "n[3-1]", "[2001:db8::1]", "n[a-b]"])
-def test_what_is_no_list_of_hosts_is_refused_with_the_reason(hosts: str) -> None:
-    with pytest.raises(BadInput, match=r"is not a list of hosts: (bad range|missing bracket)"):
-        allocate(hosts=hosts)
-
-
 @given(st.text(alphabet="ab01,:.%-[]!&^@/* \\\n'$", max_size=12))
 def test_every_list_of_hosts_is_refused_or_has_names_that_are_no_option(hosts: str) -> None:
     with pytest.raises(BadInput) as refused:
@@ -98,6 +84,10 @@ def test_every_list_of_hosts_is_refused_or_has_names_that_are_no_option(hosts: s
 def test_addresses_are_known_where_hosts_are_addresses_for_everybody() -> None:
     allocation = allocate(4, hosts="alpha,10.0.0.1,2001:db8::1,fe80::1%eth0")
     assert [node.address for node in allocation.nodes] == ["", "10.0.0.1", "2001:db8::1", ""]
+
+
+NO_HOSTS = ("-oProxyCommand=x", "a b", "a;b", "$(x)", "`x`", "user@a", "@group", "a'b", "ü", "*", "a/b")
+NO_LISTS = ("n[1-3", "n[3-1]", "[2001:db8::1]", "n[a-b]")
 
 
 def test_hosts_of_a_file(tmp_path: Path) -> None:
@@ -131,11 +121,19 @@ def test_hosts_of_a_file(tmp_path: Path) -> None:
             "ssh cannot read its settings for a: .*nonsense",
         ),
         ({"hosts": "a", "config": "/absent/config"}, "ssh cannot read its settings for a: .*absent"),
+        *(({"hosts": host}, "is not a host name") for host in NO_HOSTS),
+        *(({"hosts": hosts}, r"is not a list of hosts: (bad range|missing bracket)") for hosts in NO_LISTS),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         allocate(**options)
+
+
+def test_a_machine_without_ssh_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingPart, match="there is no ssh on PATH: install the OpenSSH client"):
+        allocate(hosts="alpha")
 
 
 def test_fewer_connections_are_opened_at_once_through_a_jump_host(tmp_path: Path) -> None:
@@ -175,9 +173,3 @@ def test_words_that_shells_read_differently_are_refused(word: str) -> None:
     allocation = allocate(hosts="alpha")
     with pytest.raises(BadInput, match="cannot carry"):
         allocation.agent_command(allocation.nodes[0], ["python3", word])
-
-
-def test_a_machine_without_ssh_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingPart, match="there is no ssh on PATH: install the OpenSSH client"):
-        allocate(hosts="alpha")

@@ -10,7 +10,7 @@ from nova_machine import MIB, NovaMachine
 
 from flagperf.testing.torch_device.memory import CONTEXT_BYTES
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.full]
 
 SHORT = ("--set", "measure.seconds=0.02", "--set", "measure.min_samples=10")
 CARD_BYTES = 1 << 30

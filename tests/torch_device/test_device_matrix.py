@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from device_matrix import CHANGES, NOT_ON_CPU
+from device_matrix import NOT_ON_CPU
 from nova_machine import HERE, NovaMachine, made_once
 
 from flagperf.kinds import KINDS
@@ -67,10 +67,6 @@ def _run_ranks(machine: NovaMachine, world_size: int) -> list[Any]:
         _, stderr = rank.communicate(timeout=600)
         assert rank.returncode == 0, stderr[-3000:]
     return [json.loads(file.read_text()) for file in files]
-
-
-def test_the_matrix_has_every_case() -> None:
-    assert {run.split()[0] for run in RUNS} == set(CHANGES)
 
 
 @pytest.mark.parametrize("world_size", [1, 2])

@@ -16,19 +16,13 @@ from flagperf_cases.operators.groups import OPERATORS
 
 pytestmark = pytest.mark.run
 
-SHORT = (
-    "--set",
-    "measure.seconds=0.002",
-    "--set",
-    "measure.warmup_seconds=0.0",
-    "--set",
-    "measure.warmup_cap_seconds=0.001",
-)
+SHORT = {"measure.seconds": 0.002, "measure.warmup_seconds": 0.0, "measure.warmup_cap_seconds": 0.001}
 
 
 def rows_of(machine: NovaMachine, **values: Any) -> list[Any]:
-    chosen = [word for key, value in values.items() for word in ("--set", f"operators.{key}={json.dumps(value)}")]
-    done = machine.flagperf("run", "operators", "--vendor", "nova", *SHORT, *chosen)
+    settings = SHORT | {f"operators.{key}": json.dumps(value) for key, value in values.items()}
+    chosen = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    done = machine.flagperf("run", "operators", "--vendor", "nova", *chosen)
     assert done.code == 0, done.stderr
     return list(read_run(bundle_of(machine.folder))["rows"])
 

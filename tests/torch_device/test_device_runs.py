@@ -46,6 +46,7 @@ def test_a_run_on_two_cards_has_all_its_figures_and_a_page(nova: NovaMachine) ->
     assert page.code == 0 and "Nova" in page.stdout
 
 
+@pytest.mark.full
 def test_collectives_on_two_cards_and_messages_beyond_their_memory(nova_site: Path, tmp_path: Path) -> None:
     """A row that does not fit says so, and the next one is measured."""
     machine = NovaMachine(nova_site, tmp_path, card_bytes=CONTEXT_BYTES + 160 * MIB)
@@ -72,6 +73,7 @@ def test_out_of_memory_is_4_with_what_the_allocator_had(nova_site: Path, tmp_pat
     assert 0 < metric(run, "mem_allocator")["value"] <= 16 * MIB
 
 
+@pytest.mark.full
 def test_a_hang_and_an_error_of_the_second_of_two_cards(nova_site: Path, tmp_path: Path) -> None:
     """One run hangs until its time limit. The other one, with the error, fills that time."""
     stuck, broken = (NovaMachine(nova_site, tmp_path / name) for name in ("stuck", "broken"))

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_flagperf import SITE, Done, read_run
+from e2e_flagperf import SITE, read_run
 from nova_machine import NovaMachine
 
 from flagperf.bundle.paths import OPERATORS_FILE, rank_events
 from flagperf.event_files import read_events
 from flagperf.events import SpanEnded, StepFinished
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.full]
 
 TRAINING = ("llama2_70b", "--set", "training.max_steps=4", "training.warmup_steps=1")
 RECORD = ("--record-operators", "--record-steps", "2")
@@ -25,19 +25,15 @@ class Both:
     """One folder of runs, on the CPU and on a nova card."""
 
     def __init__(self, nova: NovaMachine) -> None:
-        self.nova = nova
-        path = os.pathsep.join([nova.environ["PYTHONPATH"], str(SITE)])
-        nova.environ["PYTHONPATH"] = path
+        self.folder, self.flagperf = nova.folder, nova.flagperf
+        nova.environ["PYTHONPATH"] += f"{os.pathsep}{SITE}"
 
     def run(self, *arguments: str, vendor: str, runs: str) -> tuple[Path, Any]:
         done = self.flagperf("run", *arguments, "--vendor", vendor, "--runs-dir", runs)
         assert done.code == 0, done.stderr
         assert self.flagperf("runs", "verify", "latest", "--runs-dir", runs).code == 0
-        (bundle,) = (self.nova.folder / runs).iterdir()
+        (bundle,) = (self.folder / runs).iterdir()
         return bundle, read_run(bundle)
-
-    def flagperf(self, *arguments: str) -> Done:
-        return self.nova.flagperf(*arguments)
 
 
 @pytest.fixture

@@ -57,10 +57,6 @@ def _used(process: AdapterProcess) -> int:
 
 def test_options_are_words_and_numbers() -> None:
     assert read_options("float64=no, error_at=500,rank=1") == Options(float64=False, error_at=500, rank=1)
-    assert read_options("") == Options()
-
-
-@pytest.mark.parametrize("text", ["error_at=soon", "eror_at=5", "float64"])
-def test_an_option_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="FLAGPERF_TEST_DEVICE="):
-        read_options(text)
+    for text in ("error_at=soon", "eror_at=5", "float64"):
+        with pytest.raises(BadInput, match="FLAGPERF_TEST_DEVICE="):
+            read_options(text)
