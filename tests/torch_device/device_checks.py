@@ -61,7 +61,7 @@ def check_what_is_freed_stays_reserved_until_the_cache_is_emptied() -> None:
     import os
 
     import torch
-    from flagperf_nova.driver import used_bytes
+    from flagperf_nova import used_bytes
 
     torch.nova.empty_cache()
     reserved = torch.nova.memory_reserved()
@@ -130,7 +130,7 @@ def check_queued_time_passes_only_when_it_is_waited_for() -> None:
 
 def check_tf32_rounds_and_fp32_does_not() -> None:
     import torch
-    from flagperf_nova.device import NovaBackend
+    from flagperf_nova import NovaBackend
 
     from flagperf.api import precision
     from flagperf.worker.__main__ import prove_precision
@@ -163,7 +163,7 @@ def check_an_optimizer_of_the_weights_of_before_is_refused() -> None:
     import os
 
     import torch
-    from flagperf_nova.device import NovaBackend
+    from flagperf_nova import NovaBackend
 
     from flagperf.api import precision
     from flagperf.worker.accelerator import make_accelerator

@@ -43,7 +43,7 @@ def main(out: Path) -> None:
 
 def _runs_on(name: str) -> dict[str, Any]:
     import torch
-    from flagperf_nova.device import NovaBackend
+    from flagperf_nova import NovaBackend
 
     from flagperf.builtin.cpu import CpuBackend
 

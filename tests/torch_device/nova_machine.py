@@ -27,7 +27,7 @@ class NovaMachine:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLAGPERF_", "NOVA_"))}
         helpers = [str(HERE), str(HERE.parent / "cases")]
         self.environ = {**kept, "PYTHONPATH": os.pathsep.join([str(site), *helpers]), "OMP_NUM_THREADS": "1"}
-        code = "import sys; from pathlib import Path; from flagperf_nova.driver import make_machine; "
+        code = "import sys; from pathlib import Path; from flagperf_nova import make_machine; "
         code += f"print(make_machine(Path(sys.argv[1]), {card_bytes}, {card_bytes})['NOVA_MACHINE'])"
         made = subprocess.run(
             [sys.executable, "-c", code, str(folder / "machine")],

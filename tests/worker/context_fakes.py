@@ -162,6 +162,11 @@ def make_context(
     )
 
 
+def new_world(copy_ns: int = 0, write_ns: int = 0, **options: Any) -> tuple[World, Context]:
+    world = World(copy_ns, write_ns)
+    return world, make_context(world, **options)
+
+
 def metrics_of(world: World, *, events: bool = False, warmup_steps: int = 0) -> dict[str, Metric]:
     """What the world's events amount to as the only rank of a run that succeeded."""
     started = WorkerStarted(

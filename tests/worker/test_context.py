@@ -3,7 +3,7 @@
 import collections
 
 import pytest
-from context_fakes import Batch, Loss, World, make_context
+from context_fakes import Batch, Loss, World, make_context, new_world
 
 from flagperf.events import (
     EvaluationAdvanced,
@@ -38,8 +38,7 @@ FLUSHED = [*TIMED, "synchronize", "elapsed", "write StepFinished", "write loggin
     [(True, NEVER, TIMED), (True, ALWAYS, FLUSHED), (False, NEVER, SYNCHRONISED)],
 )
 def test_the_device_is_waited_for_after_timed_steps_and_at_both_ends_of_others(events, flush_seconds, expected):
-    world = World()
-    context = make_context(world, events=events, flush_seconds=flush_seconds)
+    world, context = new_world(events=events, flush_seconds=flush_seconds)
     with context.training():
         for _ in range(3):
             world.journal.clear()
@@ -48,8 +47,7 @@ def test_the_device_is_waited_for_after_timed_steps_and_at_both_ends_of_others(e
 
 
 def test_synchronised_steps_take_the_time_until_the_device_is_done():
-    world = World()
-    context = make_context(world)
+    world, context = new_world()
     with context.training():
         world.launch(30)  # queued before the step, so none of its time
         with context.step() as step:
@@ -60,8 +58,7 @@ def test_synchronised_steps_take_the_time_until_the_device_is_done():
 
 
 def test_timed_steps_take_the_devices_time_while_the_host_runs_ahead():
-    world = World()
-    context = make_context(world, events=True)
+    world, context = new_world(events=True)
     with context.training():
         for _ in range(2):
             with context.step() as step:
@@ -79,8 +76,7 @@ def test_timed_steps_take_the_devices_time_while_the_host_runs_ahead():
 
 def test_a_whole_training_by_the_clock():
     """Two steps of 100 ns, one of them warm-up, then an evaluation of 50 ns. A wait takes 20, a copy 3, a write 7."""
-    world = World(copy_ns=3, write_ns=7)
-    context = make_context(world, warmup_steps=1, flush_seconds=NEVER)
+    world, context = new_world(copy_ns=3, write_ns=7, warmup_steps=1, flush_seconds=NEVER)
     with context.training(planned_steps=2):
         for _batch in context.batches(world.loader(Batch(world), Batch(world), wait_ns=20)):
             run_step(world, context, loss=0.5, tokens=9, padded_tokens=1)
@@ -105,8 +101,7 @@ def test_a_whole_training_by_the_clock():
 
 
 def test_device_is_done_when_training_begins_and_ends():
-    world = World()
-    context = make_context(world, events=True)
+    world, context = new_world(events=True)
     world.launch(200)
     with context.training():
         world.launch(300)
@@ -114,8 +109,7 @@ def test_device_is_done_when_training_begins_and_ends():
 
 
 def test_warmup_ends_when_the_device_is_done_with_its_last_step():
-    world = World()
-    context = make_context(world, events=True, warmup_steps=1)
+    world, context = new_world(events=True, warmup_steps=1)
     with context.training(), context.step() as step:
         world.launch(400)
         step.done(samples=1)
@@ -123,8 +117,7 @@ def test_warmup_ends_when_the_device_is_done_with_its_last_step():
 
 
 def test_evaluation_begins_when_the_device_is_done_with_the_steps():
-    world = World(write_ns=7)
-    context = make_context(world, events=True)
+    world, context = new_world(write_ns=7, events=True)
     with context.training():
         with context.step() as step:
             world.launch(500)
@@ -136,8 +129,7 @@ def test_evaluation_begins_when_the_device_is_done_with_the_steps():
 
 
 def test_an_evaluation_says_how_far_all_ranks_are_and_not_too_often():
-    world = World()
-    context = make_context(world, flush_seconds=1e-6, world_size=2)
+    world, context = new_world(flush_seconds=1e-6, world_size=2)
     with context.evaluation(planned_rows=9) as evaluation:
         for rows in (2, 1, 1, 1):
             world.host(600)
@@ -154,8 +146,7 @@ def test_an_evaluation_says_how_far_all_ranks_are_and_not_too_often():
 
 
 def test_loss_is_read_only_after_the_span():
-    world = World()
-    context = make_context(world, flush_seconds=ALWAYS)
+    world, context = new_world(flush_seconds=ALWAYS)
     with context.training():
         world.journal.clear()
         run_step(world, context, loss=Loss(world, 0.25))
@@ -165,8 +156,7 @@ def test_loss_is_read_only_after_the_span():
 
 
 def test_nothing_is_written_inside_a_step_that_is_longer_than_the_interval():
-    world = World()
-    context = make_context(world, flush_seconds=1.0)
+    world, context = new_world(flush_seconds=1.0)
     with context.training():
         run_step(world, context, compute_ns=400_000_000)
         with context.step() as step:
@@ -179,8 +169,7 @@ def test_nothing_is_written_inside_a_step_that_is_longer_than_the_interval():
 
 def test_steps_are_written_when_the_interval_has_passed():
     """Steps of 0.4 s: the third ends 1.2 s after training began, the sixth 1.2 s after that flush."""
-    world = World()
-    context = make_context(world, flush_seconds=1.0)
+    world, context = new_world(flush_seconds=1.0)
     written = []
     with context.training():
         for _ in range(7):
@@ -192,8 +181,7 @@ def test_steps_are_written_when_the_interval_has_passed():
 
 
 def test_what_is_left_at_the_end_is_written_outside_of_training():
-    world = World(write_ns=7)
-    context = make_context(world, flush_seconds=NEVER)
+    world, context = new_world(write_ns=7, flush_seconds=NEVER)
     with context.training():
         run_step(world, context)
     assert world.kinds() == ["training began", "StepFinished", "training ended"]
@@ -204,8 +192,7 @@ def test_what_is_left_at_the_end_is_written_outside_of_training():
 
 
 def test_wait_is_not_the_contexts_own_writing():
-    world = World(write_ns=500)
-    context = make_context(world, flush_seconds=ALWAYS)
+    world, context = new_world(write_ns=500, flush_seconds=ALWAYS)
     with context.training():
         for _batch in context.batches(world.loader(1, 2, wait_ns=40)):
             run_step(world, context)
@@ -213,8 +200,7 @@ def test_wait_is_not_the_contexts_own_writing():
 
 
 def test_a_step_of_two_batches_has_waited_for_both():
-    world = World()
-    context = make_context(world)
+    world, context = new_world()
     with context.training():
         batches = context.batches(world.loader(1, 2, wait_ns=40))
         next(batches)
@@ -224,8 +210,7 @@ def test_a_step_of_two_batches_has_waited_for_both():
 
 
 def test_batches_moves_what_has_to_and_keeps_the_shape_of_the_rest():
-    world = World()
-    context = make_context(world)
+    world, context = new_world()
     pair = collections.namedtuple("pair", "inputs labels")(Batch(world), Batch(world))
     nested = [Batch(world), (Batch(world), 3)]
     batch = {"x": Batch(world), "nested": nested, "name": "a", "none": None, "pair": pair}
@@ -238,8 +223,7 @@ def test_batches_moves_what_has_to_and_keeps_the_shape_of_the_rest():
 
 
 def test_report_inside_training_is_logging():
-    world = World(write_ns=7)
-    context = make_context(world)
+    world, context = new_world(write_ns=7)
     with context.training():
         run_step(world, context)
         context.report(acc=0.5, evaluated=8)
@@ -248,8 +232,7 @@ def test_report_inside_training_is_logging():
 
 
 def test_parts_are_reported_as_a_value_is():
-    world = World()
-    context = make_context(world)
+    world, context = new_world()
     with context.training():
         context.report_parts("acc", "subject", {"law": 1, "logic": 0.5})
     (parts,) = world.of(PartsReported)
@@ -260,24 +243,21 @@ def test_parts_are_reported_as_a_value_is():
 
 
 def test_report_inside_an_evaluation_is_no_logging_of_its_own():
-    world = World(write_ns=7)
-    context = make_context(world)
+    world, context = new_world(write_ns=7)
     with context.training(), context.evaluation():
         context.report(acc=0.5)
     assert world.kinds() == ["training began", "Reported", "evaluation ended", "training ended"]
 
 
 def test_any_other_part_of_a_run_has_a_name_too():
-    world = World(write_ns=7)
-    context = make_context(world)
+    world, context = new_world(write_ns=7)
     with context.span("compiling"):
         world.launch(60)
     assert world.events == [SpanEnded(1060, "compiling", began_ns=1000, step=0)]
 
 
 def test_the_span_of_an_inference_has_its_name_and_its_own_warm_up():
-    world = World()
-    context = make_context(world, config={"inference": {"warmup_steps": 2}}, kind="inference")
+    world, context = new_world(config={"inference": {"warmup_steps": 2}}, kind="inference")
     with context.inference(planned_steps=3):
         for _ in range(3):
             run_step(world, context)
@@ -290,8 +270,7 @@ def test_a_case_of_another_kind_is_told_so():
         make_context(World()).inference()
 
 
-def test_a_row_has_every_repeat():
-    world = World()
+def test_a_row_has_every_repeat(world):
     make_context(world).row("copy", {"bytes": 1024}, [0.5, 0.25], "s", bytes=2048)
     assert world.events == [RowMeasured(1000, "copy", {"bytes": "1024"}, "s", (0.5, 0.25), {"bytes": 2048})]
 
@@ -305,8 +284,7 @@ def test_an_amount_of_work_that_does_not_exist_is_refused():
 
 
 def test_a_step_without_done_is_an_error_that_says_what_to_do():
-    world = World()
-    context = make_context(world)
+    world, context = new_world()
     with context.training():
         with pytest.raises(RuntimeError, match=r"without step\.done\(samples="), context.step():
             pass
@@ -315,8 +293,7 @@ def test_a_step_without_done_is_an_error_that_says_what_to_do():
 
 
 def test_an_exception_inside_a_step_passes_through_and_leaves_no_step():
-    world = World()
-    context = make_context(world)
+    world, context = new_world()
     with context.training():
         with pytest.raises(ZeroDivisionError), context.step() as step:
             step.done(samples=1)
@@ -327,16 +304,14 @@ def test_an_exception_inside_a_step_passes_through_and_leaves_no_step():
 
 @pytest.mark.parametrize(("name", "written"), [("training", ["training began"]), ("evaluation", [])])
 def test_an_exception_inside_a_span_leaves_no_end_of_it(name, written):
-    world = World()
-    context = make_context(world)
+    world, context = new_world()
     with pytest.raises(ZeroDivisionError), getattr(context, name)():
         raise ZeroDivisionError
     assert world.kinds() == written
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_report_that_is_no_number_is_refused_by_name(value):
-    world = World()
+def test_a_report_that_is_no_number_is_refused_by_name(world, value):
     with pytest.raises(ValueError, match="acc = "):
         make_context(world).report(acc=value)
     assert world.events == []

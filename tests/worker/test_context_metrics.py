@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from context_fakes import Loss, World, make_context, metrics_of
+from context_fakes import Loss, World, make_context, metrics_of, new_world
 
 from flagperf.event_files import EventWriter, read_events
 from flagperf.events import StepFinished
@@ -31,8 +31,7 @@ def test_throughputs_of_a_device_that_is_always_busy():
     The window opens when the warm-up step is done: 4 steps, the evaluation, and four writes of 1 ms during which the
     device has nothing to do, one of them the logging span.
     """
-    world = World(write_ns=MS)
-    context = make_context(world, events=True, warmup_steps=1)
+    world, context = new_world(write_ns=MS, events=True, warmup_steps=1)
     with context.training():
         for _ in range(3):
             queue_step(world, context, MS, 100 * MS, samples=6)
@@ -48,8 +47,7 @@ def test_throughputs_of_a_device_that_is_always_busy():
 
 def test_throughputs_where_the_host_is_what_takes_time():
     """Four steps of 10 ms, each after 30 ms of waiting for data."""
-    world = World()
-    context = make_context(world)
+    world, context = new_world()
     with context.training():
         for _batch in context.batches(world.loader(*range(4), wait_ns=30 * MS)):
             queue_step(world, context, 0, 10 * MS)
@@ -82,8 +80,7 @@ def test_nesting_holds_whatever_the_timing(seed, events):
 
 def test_report_inside_a_step_is_refused():
     """Five of them, each in a step of 100 ms, would leave 496 ms for 500 ms of computing."""
-    world = World(write_ns=MS)
-    context = make_context(world)
+    world, context = new_world(write_ns=MS)
     with pytest.raises(RuntimeError, match="inside a step"), context.training():
         for _ in range(5):
             with context.step() as step:
@@ -93,8 +90,7 @@ def test_report_inside_a_step_is_refused():
 
 
 def test_batches_of_an_evaluation_are_no_wait_of_the_next_step():
-    world = World()
-    context = make_context(world)
+    world, context = new_world()
     with context.training():
         with context.evaluation():
             for _batch in context.batches(world.loader(1, 2, 3, wait_ns=100 * MS)):
@@ -105,17 +101,15 @@ def test_batches_of_an_evaluation_are_no_wait_of_the_next_step():
 
 
 def test_batches_before_training_are_no_wait_of_its_first_step():
-    world = World()
-    context = make_context(world)
+    world, context = new_world()
     list(context.batches(world.loader(1, wait_ns=100 * MS)))
     with context.training():
         queue_step(world, context, 0, 10 * MS)
     assert throughputs(world) == pytest.approx([100.0] * 3)
 
 
-def test_a_report_of_anything_with_float_can_be_written(tmp_path):
+def test_a_report_of_anything_with_float_can_be_written(world, tmp_path):
     """A tensor or a number of numpy, as a metric library gives it."""
-    world = World()
     world.write = EventWriter(tmp_path / "rank-00000.jsonl").write
     make_context(world).report(acc=Loss(world, 0.5))
     assert read_events(tmp_path / "rank-00000.jsonl").events[0].values == {"acc": 0.5}

@@ -51,8 +51,7 @@ def problem_of(context):
     return msgspec.json.decode(context._recorded.operators(0), type=RankOperators).problem
 
 
-def test_the_last_steps_are_recorded_after_the_span_has_ended_with_the_device_synchronised():
-    world = World()
+def test_the_last_steps_are_recorded_after_the_span_has_ended_with_the_device_synchronised(world):
     train(world, recording_context(world, 2, events=True), 4)
     assert world.of(SpanBegan)[0].planned_steps == 2, "progress is told how many will be measured"
     bodies = world.journal[world.journal.index("body") :]
@@ -88,8 +87,7 @@ def test_measured_steps_and_their_speed_are_the_same_as_without_a_recording():
     assert other["p_whole"].value == 4 / 100e-9, "the evaluation after the last step is not in the window any more"
 
 
-def test_a_recorded_step_has_to_say_what_it_did_too():
-    world = World()
+def test_a_recorded_step_has_to_say_what_it_did_too(world):
     context = recording_context(world, 1)
     with pytest.raises(RuntimeError, match=r"step\.done"), context.training(planned_steps=2):
         for _ in range(2):
@@ -98,8 +96,7 @@ def test_a_recorded_step_has_to_say_what_it_did_too():
                     step.done(samples=1)
 
 
-def test_the_recorder_is_off_after_a_step_that_raised():
-    world = World()
+def test_the_recorder_is_off_after_a_step_that_raised(world):
     context = recording_context(world, 1)
     with pytest.raises(ZeroDivisionError), context.training(planned_steps=2):
         for number in range(2):
@@ -110,8 +107,7 @@ def test_the_recorder_is_off_after_a_step_that_raised():
 
 
 @pytest.mark.parametrize(("planned", "code"), [(None, "recording.no_plan"), (5, "recording.too_few_steps")])
-def test_where_there_are_too_few_steps_all_are_measured_and_the_recording_says_so(planned, code):
-    world = World()
+def test_where_there_are_too_few_steps_all_are_measured_and_the_recording_says_so(world, planned, code):
     context = recording_context(world, 3, warmup_steps=2)
     with context.training(planned_steps=planned):
         for _ in range(5):
@@ -121,8 +117,7 @@ def test_where_there_are_too_few_steps_all_are_measured_and_the_recording_says_s
     assert problem_of(context).code == code
 
 
-def test_a_case_that_ends_early_leaves_a_recording_that_says_so():
-    world = World()
+def test_a_case_that_ends_early_leaves_a_recording_that_says_so(world):
     context = recording_context(world, 3)
     train(world, context, 10, done=6)
     assert len(world.of(StepFinished)) == 6
@@ -130,16 +125,14 @@ def test_a_case_that_ends_early_leaves_a_recording_that_says_so():
     assert str(problem_of(context)).startswith("operators of 0 steps were recorded: the case ended after 6 of the 10")
 
 
-def test_steps_beyond_the_plan_are_recorded_and_not_measured():
-    world = World()
+def test_steps_beyond_the_plan_are_recorded_and_not_measured(world):
     context = recording_context(world, 2)
     train(world, context, 4, done=5)
     assert len(world.of(StepFinished)) == 2
     assert context._recorded.steps == 3
 
 
-def test_without_a_measured_loop_nothing_is_recorded():
-    world = World()
+def test_without_a_measured_loop_nothing_is_recorded(world):
     assert problem_of(recording_context(world, 2)).code == "recording.no_span"
 
 

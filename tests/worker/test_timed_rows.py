@@ -42,8 +42,7 @@ def row_of(world, context, prepare, labels=None):
 
 
 @pytest.mark.parametrize("events", [False, True])
-def test_every_sample_is_kept_with_its_start_and_the_time_of_one_call(events):
-    world = World()
+def test_every_sample_is_kept_with_its_start_and_the_time_of_one_call(world, events):
     row = row_of(world, timed_context(world, events=events), lambda: work(world, 5 * MS, flops=10, bytes=20))
     assert row.status == "ok" and len(row.values) == len(row.timing.starts_ns) >= 30
     assert set(row.values) == {0.005}
@@ -54,9 +53,8 @@ def test_every_sample_is_kept_with_its_start_and_the_time_of_one_call(events):
     assert row.work == {"flops": 10, "bytes": 20} and row.labels == {"size": "1"}
 
 
-def test_the_duration_is_enforced_where_calls_become_faster_than_in_the_warm_up():
+def test_the_duration_is_enforced_where_calls_become_faster_than_in_the_warm_up(world):
     """Another process takes the core during the warm-up: blocks are planned by their own pace as well."""
-    world = World()
     made = []
 
     def ever_faster():
@@ -74,9 +72,8 @@ def test_the_duration_is_enforced_where_calls_become_faster_than_in_the_warm_up(
     assert set(row.values) == {0.005}
 
 
-def test_batches_grow_where_calls_were_slower_while_they_were_tried():
+def test_batches_grow_where_calls_were_slower_while_they_were_tried(world):
     """All three blocks that size the batch are disturbed, and so is the first of the warm-up."""
-    world = World()
     made = []
 
     def soon_faster():
@@ -94,9 +91,8 @@ def test_batches_grow_where_calls_were_slower_while_they_were_tried():
     assert row.timing.ended_ns - row.timing.began_ns >= 0.1 * SECOND_NS
 
 
-def test_a_disturbed_beginning_makes_no_shorter_batches():
+def test_a_disturbed_beginning_makes_no_shorter_batches(world):
     """Another process takes the core while the first calls are tried."""
-    world = World()
     durations = iter([*[10_000] * 3, 20 * MS])
     call = work(world, 10_000)
 
@@ -108,37 +104,32 @@ def test_a_disturbed_beginning_makes_no_shorter_batches():
     assert row.timing.calls == 100
 
 
-def test_batches_are_longer_in_a_longer_row():
+def test_batches_are_longer_in_a_longer_row(world):
     """60,000 samples of a millisecond would be two megabytes for each of a thousand rows."""
-    world = World()
     row = row_of(world, timed_context(world, seconds=60.0), lambda: work(world, 10_000))
     assert len(row.values) == 300 and row.timing.calls == 20_000
     assert row.timing.ended_ns - row.timing.began_ns == 60 * SECOND_NS
 
 
-def test_a_call_of_a_millisecond_is_a_sample_of_its_own_however_long_the_row():
-    world = World()
+def test_a_call_of_a_millisecond_is_a_sample_of_its_own_however_long_the_row(world):
     row = row_of(world, timed_context(world, seconds=6.0), lambda: work(world, MS))
     assert len(row.values) == 6000 and row.timing.calls == 1
 
 
-def test_device_time_and_the_time_to_issue_are_apart():
-    world = World()
+def test_device_time_and_the_time_to_issue_are_apart(world):
     row = row_of(world, timed_context(world, events=True), lambda: work(world, 5 * MS, host_ns=MS))
     assert set(row.timing.issue_ns) == {MS}
     assert 0.005 in row.values
 
 
-def test_the_device_does_not_idle_between_the_samples_of_a_block():
-    world = World()
+def test_the_device_does_not_idle_between_the_samples_of_a_block(world):
     context = timed_context(world, events=True)
     row_of(world, context, lambda: work(world, 5 * MS))
     journal = "".join({"record": "r", "synchronize": "s", "elapsed": "e"}.get(word, "") for word in world.journal)
     assert "rrrrrrrrs" in journal  # four samples of 5 ms are a block
 
 
-def test_what_comes_before_a_sample_is_not_timed_and_makes_it_a_single_call():
-    world = World()
+def test_what_comes_before_a_sample_is_not_timed_and_makes_it_a_single_call(world):
     flushes = []
 
     def flush():
@@ -150,14 +141,12 @@ def test_what_comes_before_a_sample_is_not_timed_and_makes_it_a_single_call():
     assert len(flushes) > len(row.values)
 
 
-def test_short_samples_that_cannot_be_batched_are_not_too_many():
-    world = World()
+def test_short_samples_that_cannot_be_batched_are_not_too_many(world):
     row = row_of(world, timed_context(world, seconds=5.0), lambda: work(world, 10_000, before=lambda: None))
     assert row.timing.calls == 1 and 300 <= len(row.values) < 400
 
 
-def test_the_warm_up_ends_when_it_has_settled_or_at_its_cap():
-    world = World()
+def test_the_warm_up_ends_when_it_has_settled_or_at_its_cap(world):
     steady = row_of(world, timed_context(world, warmup_cap_seconds=1.0), lambda: work(world, 5 * MS))
     assert steady.timing.settled
 
@@ -174,15 +163,13 @@ def test_the_warm_up_ends_when_it_has_settled_or_at_its_cap():
     assert not row_of(world, timed_context(world), ever_slower).timing.settled
 
 
-def test_the_output_of_the_last_timed_call_is_what_is_checked():
-    world = World()
+def test_the_output_of_the_last_timed_call_is_what_is_checked(world):
     seen = []
     row = row_of(world, timed_context(world), lambda: work(world, 5 * MS, check=lambda out: seen.append(out) or {}))
     assert seen == [row.timing.warmup_calls + len(row.values)]
 
 
-def test_a_wrong_output_makes_the_row_invalid_and_its_samples_are_kept():
-    world = World()
+def test_a_wrong_output_makes_the_row_invalid_and_its_samples_are_kept(world):
 
     def wrong(_output):
         raise WrongOutput("2 of 3 are wrong")
@@ -211,8 +198,7 @@ def test_a_wrong_output_makes_the_row_invalid_and_its_samples_are_kept():
     ],
 )
 @pytest.mark.parametrize("where", ["prepare", "call"])
-def test_a_row_that_fails_says_so_and_the_next_one_runs(error, status, problem, where):
-    world = World()
+def test_a_row_that_fails_says_so_and_the_next_one_runs(world, error, status, problem, where):
 
     fail = raising(error)
 
@@ -249,8 +235,7 @@ def test_a_run_in_which_no_row_could_be_measured_fails(measure, kind, message):
         measure(context)
 
 
-def test_alternatives_take_turns_and_one_that_fails_does_not_stop_the_other():
-    world = World()
+def test_alternatives_take_turns_and_one_that_fails_does_not_stop_the_other(world):
     order = []
 
     def alternative(name, device_ns):
@@ -311,8 +296,7 @@ def test_all_devices_begin_the_samples_of_every_row_at_the_same_time(monkeypatch
     ("values", "problem", "status"),
     [([1.0], "", "ok"), ([1.0], "more than there is", "invalid"), ([], "there is none", "error")],
 )
-def test_a_row_that_is_not_timed_has_a_status_by_its_values_and_its_problem(values, problem, status):
-    world = World()
+def test_a_row_that_is_not_timed_has_a_status_by_its_values_and_its_problem(world, values, problem, status):
     context = make_context(world, kind="base")
     with context.measured():
         context.row("other", {"size": 1}, [2.0], "bytes")

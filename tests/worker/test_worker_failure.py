@@ -32,14 +32,14 @@ def failure_of(world: World, context: Any, backend: Any = None) -> WorkerEnded:
     return worker._failed(backend or context._backend, world, context, error)  # type: ignore[arg-type]
 
 
-def test_steps_that_were_finished_before_a_failure_are_written() -> None:
-    world = World()
+def test_steps_that_were_finished_before_a_failure_are_written(world: World) -> None:
     failure_of(world, failed_after(world, 3))
     assert [step.compute_ns for step in world.of(StepFinished)] == [100, 100, 100]
 
 
-def test_a_device_that_fails_again_does_not_hide_the_first_failure(capfd: pytest.CaptureFixture[str]) -> None:
-    world = World()
+def test_a_device_that_fails_again_does_not_hide_the_first_failure(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
     context = failed_after(world, 3)
 
     def broken() -> None:

@@ -2,8 +2,7 @@
 
 import os
 
-from flagperf_nova.device import visible_indices
-from flagperf_nova.driver import MACHINE, read_cards, report_use
+from flagperf_nova import MACHINE, read_cards, report_use, visible_indices
 
 from flagperf.testing.torch_device import install
 
