@@ -156,7 +156,7 @@ def check_schema(path: Path, schema: object, has_versions: bool) -> None:
     """Raise BadInput for a run.json that this version does not read. Bundles from before the first release have schema
     2, or schema 1 and no `metric_versions`."""
     if schema == 2 or (schema == 1 and not has_versions):
-        why = f"was recorded by an unreleased version (schema {schema}); record the run anew"
+        why = f"was recorded by an unreleased version (schema {schema}); run the case again"
     elif isinstance(schema, int) and schema > STORE_SCHEMA:
         why = f"has store schema {schema}, this flagperf reads {STORE_SCHEMA}; install a newer flagperf"
     elif schema != STORE_SCHEMA:
