@@ -26,25 +26,25 @@ class Card(msgspec.Struct, frozen=True):
     """The number by which the vendor's tool and its visibility variables call it, whatever is visible now. A tool that
     counts chips within a card has to be counted through."""
     names: tuple[str, ...]
-    """What bus, tool or torch call it; the first one that fits a name_pattern decides the model."""
+    """Words of bus, tool or torch for it; the first one that fits a name_pattern decides the model."""
     uuid: str = ""
     """As the tool writes it."""
     pci_address: str = ""
-    """In any form that tools use; it becomes `dddd:bb:dd.f`."""
+    """Any form that tools use; it becomes `dddd:bb:dd.f`."""
     pci_id: str = ""
     """The PCI device id, where a model is told by it."""
     memory_bytes: int | None = None
     """As the card reports it; None where it does not."""
     slice: str = ""
-    """What part of a card it is, in the vendor's words; empty for a whole card."""
+    """The part of a card that it is, in the vendor's words; empty for a whole card."""
     problem: str = ""
-    """Why it cannot be used, though it is there."""
+    """The reason why it cannot be used, though it is there."""
     properties: dict[str, str] = {}
-    """What else belongs in the record."""
+    """Further properties for the record."""
     identity: str = ""
-    """Where neither UUID nor PCI address tells two of them apart; left empty otherwise."""
+    """Needed if neither UUID nor PCI address tells two of them apart; left empty otherwise."""
     board: str = ""
-    """Of one of several chips on a board, see Device.board."""
+    """The board, if it is one of several chips on it; see Device.board."""
 
 
 def unlisted_card(name: str, function: PciFunction, by: str) -> Card:
@@ -106,9 +106,9 @@ class Cell(msgspec.Struct, frozen=True):
     text: str
     """As printed, with its unit or without."""
     unit: str = ""
-    """What the text must end in, such as `MiB`."""
+    """End that the text must have, such as `MiB`."""
     scale: float = 1
-    """To bytes, percent, watts or degrees."""
+    """Factor to bytes, percent, watts or degrees."""
 
 
 def read_cells(key: str, cells: Mapping[str, Cell], properties: Mapping[str, str] | None = None) -> Reading:

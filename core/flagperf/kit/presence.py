@@ -65,7 +65,7 @@ class PciFunction(msgspec.Struct, frozen=True):
     device_id: str
     """Which product it is."""
     class_id: str
-    """What it is: `0302` and `1200` are accelerators, `0604` is a bridge."""
+    """Its kind: `0302` and `1200` are accelerators, `0604` is a bridge."""
 
 
 def pci_functions(machine: Machine, vendor_id: str) -> list[PciFunction]:

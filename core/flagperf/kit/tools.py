@@ -20,7 +20,7 @@ from flagperf.kit.presence import pci_address
 
 _SHOWN_KEYS = 4
 NOT_LISTED = "the tool did not list this card"
-"""What the reason for a figure begins with where a card is not in an answer."""
+"""Beginning of the reason for a figure if its card is not in an answer."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 """Some tools colour what they print into a pipe, too."""
 
@@ -77,14 +77,14 @@ class Query(msgspec.Struct, frozen=True):
     """One call of the tool: what to ask, how to read the answer, and which FIGURES it is asked for."""
 
     arguments: tuple[str, ...]
-    """What follows the tool's name."""
+    """Arguments after the tool's name."""
     parse: Callable[[str], list[Reading]]
-    """From what it printed to readings under the tool's own keys."""
+    """Turns what it printed into readings under the tool's own keys."""
     figures: tuple[str, ...]
     """Names in FIGURES. A later query is left out of a sample when all of these are known."""
     parse_stderr: Callable[[str], list[Reading]] = _no_cards
-    """For a tool that names lost cards there and ends with 0. Where it names some and `parse` refuses stdout, `parse`
-    gets both texts as one."""
+    """Needed for a tool that names lost cards there and ends with 0. If it names some and `parse` refuses stdout,
+    `parse` gets both texts as one."""
 
     def ask(self, tool: Tool, machine: Machine) -> list[Reading]:
         """Return all cards. Some of them are not taken for all: an exit code other than 0 is a failure, unless the tool
@@ -182,7 +182,7 @@ class ToolProbe(MemoryProbe):
     A tool that hangs is not retried within the sample."""
 
     tool: ClassVar[Tool]
-    """What is called."""
+    """The tool that is called."""
     queries: ClassVar[tuple[Query, ...]]
     """The first one must list every card; later ones add figures."""
     minimum_interval_seconds = 1.0

@@ -113,19 +113,6 @@ class Evaluation:
             self._sink.write(EvaluationAdvanced(now_ns, self._began_ns, rows_of_all, self._planned_rows))
 
 
-# The precision of one row, in a case whose rows have a precision each.
-
-
-def switch_precision(backend: DeviceBackend, name: str) -> tuple[Precision, dict[str, str]]:
-    """Return the precision and the framework's switches, read back. Raise Unsupported if the adapter lacks it."""
-    if name not in backend.precisions:
-        offered = ", ".join(backend.precisions)
-        raise Unsupported(f"vendor {backend.vendor} does not support precision {name}; it has: {offered}")
-    chosen = precision(name)
-    backend.set_precision(chosen)
-    return chosen, {switch: str(value) for switch, value in backend.precision_switches().items()}
-
-
 FLUSH_SECONDS = 1.0
 """Minimum interval between writes of steps. One write costs about 0.1 ms, and live progress does not need more."""
 
@@ -136,13 +123,13 @@ class Context:
     config: Any
     """The resolved values of the case as attributes: ctx.config.training.batch_size."""
     precision: Precision
-    """Of the run. The adapter has set the framework's switches already."""
+    """The run's precision. The adapter has set the framework's switches already."""
     rank: int
-    """Of all ranks of the job."""
+    """Number of this rank among all ranks of the job."""
     world_size: int
     """Number of ranks."""
     device: str
-    """What torch.device() takes."""
+    """The device, as torch.device() takes it."""
     data_dir: Path | None
     """--data-dir, or None: the case then uses what it generates."""
 
@@ -390,8 +377,13 @@ class Context:
     def use_precision(self, name: str) -> dict[str, str]:
         """Set the framework's switches, in the `prepare` of a row of a case whose precision is `per-row`. Returns them,
         read back, for the row's facts. Raises Unsupported if the adapter does not have it."""
-        self.precision, switches = switch_precision(self._backend, name)
-        return switches
+        backend = self._backend
+        if name not in backend.precisions:
+            offered = ", ".join(backend.precisions)
+            raise Unsupported(f"vendor {backend.vendor} does not support precision {name}; it has: {offered}")
+        self.precision = precision(name)
+        backend.set_precision(self.precision)
+        return {switch: str(value) for switch, value in backend.precision_switches().items()}
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches of the loader, copied to the device."""

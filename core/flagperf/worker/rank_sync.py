@@ -51,7 +51,8 @@ PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.1
 
 _used: Counter[str] = Counter()
-"""How often this process has used a name. Ranks do the same things in the same order, so that they count alike."""
+"""Number of times that this process has used a name. Ranks do the same things in the same order, so that they count
+alike."""
 
 
 class Partners(Protocol):

@@ -72,7 +72,7 @@ STATUSES: tuple[RowStatus, ...] = get_args(RowStatus)
 UNSUPPORTED_WORDS = (
     "not implemented", "not supported", "unsupported", "only supported", "not available", "n't support", "not support ",
 )  # fmt: skip
-"""In the messages of torch and of vendors' libraries about what they cannot do."""
+"""Words of torch and of vendors' libraries for what they cannot do."""
 
 
 class _Row:

@@ -37,13 +37,14 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """Looks at the output of the last timed call and gives facts for the row, such as its error and the tolerance.
     Raises WrongOutput."""
     flops: int = 0
-    """Of one call."""
+    """Operations of one call."""
     bytes: int = 0
-    """That one call has to move at least."""
+    """Bytes that one call has to move at least."""
     bus_bytes: int = 0
-    """That one call has to move at least over the links of this device, in the direction that has more of them."""
+    """Bytes that one call has to move at least over the links of this device, in the direction that has more of
+    them."""
     limits: dict[str, str] = {}
-    """What bounds the work: {"flops": "bf16", "bytes": "memory_bandwidth"}. Values are rows of the card's peaks."""
+    """Bounds of the work: {"flops": "bf16", "bytes": "memory_bandwidth"}. Values are rows of the card's peaks."""
     before: Callable[[], None] | None = None
     """Called before every sample and not timed: new inputs, a flushed cache. A sample is then a single call, unless
     there is more than one in `calls_per_before`."""
@@ -63,8 +64,8 @@ BLOCK_SAMPLES = 64
 """A block ends with a synchronisation: after so much time, or so many samples."""
 
 ENOUGH_SAMPLES = 300
-"""Of calls below SAMPLE_NS. As many as the time allows would be tens of thousands for each row, gigabytes in a long
-run. So batches are longer in a longer row; if calls cannot be batched, the row ends earlier."""
+"""Enough of calls below SAMPLE_NS. As many as the time allows would be tens of thousands for each row, gigabytes in a
+long run. So batches are longer in a longer row; if calls cannot be batched, the row ends earlier."""
 
 WARMUP_BLOCK = 10
 
@@ -184,7 +185,7 @@ class SampleSeries:
     sample_ns = 1.0
     warmup_period_ns = 1.0
     taken_ns = 0
-    """Of all blocks, with what is done between their samples."""
+    """Duration of all blocks, with what is done between their samples."""
 
     def __init__(self, timed: Timed, backend: DeviceBackend, clock: Callable[[], int]) -> None:
         self._timed = timed
