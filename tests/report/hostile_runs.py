@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -36,54 +35,42 @@ def hostile(value: Any, field: str = "") -> Any:
 
 
 def poisoned(plain: Any, kind: Any) -> Any:
-    """As much of it hostile as its types allow: whole fields where possible, else their parts, else nothing."""
-    found = msgspec.json.decode(msgspec.json.encode(plain))
+    """Make as much of it hostile as its types allow: whole fields where possible, else their parts, else nothing."""
+    root = msgspec.json.decode(msgspec.json.encode(plain))
 
-    def fits(candidate: Any) -> bool:
-        try:
-            msgspec.convert(candidate, kind)
-        except msgspec.ValidationError:
-            return False
-        return True
-
-    assert fits(found)
-    return msgspec.convert(_poison(found, lambda candidate: fits(candidate)), kind)
-
-
-def _poison(root: Any, fits: Callable[[Any], bool]) -> Any:
-    def attempt(container: Any, key: Any, field: str) -> None:
+    def poison(container: Any, key: Any, field: str) -> None:
         old = container[key]
-        new = hostile(old, field)
-        if new == old:
-            return
-        container[key] = new
-        if fits(root):
+        container[key] = hostile(old, field)
+        if container[key] == old or fits(root, kind):
             return
         container[key] = old
-        if isinstance(old, dict):
-            for name in list(old):
-                attempt(old, name, name)
-        elif isinstance(old, list):
-            for index in range(len(old)):
-                attempt(old, index, "")
+        if isinstance(old, dict | list):
+            for name in list(old) if isinstance(old, dict) else range(len(old)):
+                poison(old, name, name if isinstance(old, dict) else "")
 
+    assert fits(root, kind)
     for name in list(root):
-        attempt(root, name, "" if name == "rows" else name)  # measured rows; those of a page are names of metrics
-    return root
+        poison(root, name, "" if name == "rows" else name)  # measured rows; those of a page are names of metrics
+    return msgspec.convert(root, kind)
+
+
+def fits(candidate: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(candidate, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def poisoned_run(recorded: RecordedRun) -> RecordedRun:
-    run: Run = poisoned(recorded.run, Run)
-    manifest, plain = run.manifest, recorded.run.manifest
-    manifest = msgspec.structs.replace(
-        manifest,
-        qualities=with_names(manifest.qualities, plain.qualities),
-        figures=with_names(manifest.figures, plain.figures),
-    )
-    metrics = with_names(run.metrics, recorded.run.metrics)
-    nodes = tuple(poisoned(node, NodeFacts) for node in recorded.nodes)
-    run = msgspec.structs.replace(run, metrics=metrics, manifest=manifest)
-    return msgspec.structs.replace(recorded, run=run, nodes=nodes)
+    plain, run = recorded.run, poisoned(recorded.run, Run)
+    named = {name: with_names(getattr(run.manifest, name), getattr(plain.manifest, name)) for name in NAMED}
+    manifest = msgspec.structs.replace(run.manifest, **named)
+    run = msgspec.structs.replace(run, metrics=with_names(run.metrics, plain.metrics), manifest=manifest)
+    return RecordedRun(run, tuple(poisoned(node, NodeFacts) for node in recorded.nodes), recorded.path)
+
+
+NAMED = ("qualities", "figures")
 
 
 def with_names(hostile: tuple[Any, ...], plain: tuple[Any, ...]) -> tuple[Any, ...]:

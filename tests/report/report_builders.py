@@ -20,34 +20,17 @@ from run_builders import minimal_job
 
 GIB = 1 << 30
 
-COLUMNS = (
-    "configuration",
-    "precision",
-    "fix_hp",
-    "e2e_time",
-    "p_whole",
-    "p_train",
-    "p_core",
-    "acc",
-    "mem",
-    "mfu",
-)
+COLUMNS = ("configuration", "precision", "fix_hp", "e2e_time", "p_whole", "p_train", "p_core", "acc", "mem", "mfu")
 ROWS = (
-    "task",
-    "model",
-    "dataset",
-    "precision",
-    "fix_hp",
-    "device",
-    "mem",
-    "e2e_time",
-    "p_whole",
-    "p_train",
-    "p_core",
-    "mfu",
-    "result",
-    "extra",
-)
+    "task", "model", "dataset", "precision", "fix_hp", "device", "mem", "e2e_time", "p_whole", "p_train", "p_core",
+    "mfu", "result", "extra",
+)  # fmt: skip
+
+
+def published(vendor: str, device: str, total: float, **values: float) -> PublishedResult:
+    source = f"training/{vendor}/distilbert-pytorch/README.md"
+    return PublishedResult(vendor, device, 1, 8, "fp32", "none", source, {**values, "mem_total": total * GIB})
+
 
 MANIFEST = Manifest(
     name="distilbert",
@@ -74,36 +57,13 @@ MANIFEST = Manifest(
     mfu_formula="exact",
     sequence_key="model.sequence",
     references=(
-        PublishedResult(
-            "nvidia",
-            "A100-SXM4-40GB",
-            1,
-            8,
-            "fp32",
-            "none",
-            "training/nvidia/distilbert-pytorch/README.md",
-            {
-                "e2e_time": 361.0,
-                "p_whole": 1764.0,
-                "p_train": 1861.9,
-                "p_core": 1942.6,
-                "acc": 0.915,
-                "mem_used": 13.9 * GIB,
-                "mem_total": 40.0 * GIB,
-            },
+        published(
+            "nvidia", "A100-SXM4-40GB", 40.0, e2e_time=361.0, p_whole=1764.0, p_train=1861.9, p_core=1942.6,
+            acc=0.915, mem_used=13.9 * GIB,
         ),
-        PublishedResult(
-            "metax",
-            "C500-64GB",
-            1,
-            8,
-            "fp32",
-            "none",
-            "training/metax/distilbert-pytorch/README.md",
-            {"acc": 0.908, "mem_used": 37.0 * GIB, "mem_total": 64.0 * GIB},
-        ),
+        published("metax", "C500-64GB", 64.0, acc=0.908, mem_used=37.0 * GIB),
     ),
-)
+)  # fmt: skip
 
 PEAK = Peak("MetaX C500", "fp32", 15e12, "MetaX C500 product brief", "high")
 
@@ -125,48 +85,28 @@ def no_peak(vendor: str, model: str, row: str) -> Message:
 def metrics(**values: float | None) -> dict[str, Metric]:
     """A full set that keeps every rule; `values` replace some of it, with `_` for what a name may not have."""
     found = {
-        "e2e_time": 420.25,
-        "p_whole": 1621.04,
-        "p_train": 1702.96,
-        "p_core": 1755.55,
-        "steps_kept": 2620,
-        "steps_dropped": 20,
-        "samples_kept": 670_000,
-        "padding_ratio": 0.974,
-        "step_time_p50": 0.1461,
-        "step_time_p90": 0.1502,
-        "step_time_p99": 0.1644,
-        "loss": 0.1234,
-        "loss_first": 0.6931,
-        "acc": 0.9128,
-        "mem_used": 37.04 * GIB,
-        "mem_total": 64.0 * GIB,
-        "mfu": 0.2345,
-        "tflops_per_device": 3.5175,
-        **values,
-    }
+        "e2e_time": 420.25, "p_whole": 1621.04, "p_train": 1702.96, "p_core": 1755.55, "steps_kept": 2620,
+        "steps_dropped": 20, "samples_kept": 670_000, "padding_ratio": 0.974, "step_time_p50": 0.1461,
+        "step_time_p90": 0.1502, "step_time_p99": 0.1644, "loss": 0.1234, "loss_first": 0.6931, "acc": 0.9128,
+        "mem_used": 37.04 * GIB, "mem_total": 64.0 * GIB, "mfu": 0.2345, "tflops_per_device": 3.5175, **values,
+    }  # fmt: skip
     made = {name: metric(name, value) for name, value in found.items()}
     made["token/p/s"] = metric("token/p/s", 2917.3)
     made["target"] = metric("target", 1, inputs={"metric": "acc", "target": 0.91, "got": found["acc"]})
-    made["mem_used"] = changed(
-        made["mem_used"],
-        inputs={
-            "device_id": "0000:05:00.0",
-            "peak_seconds": 212.5,
-            "probe": "mx-smi",
-            "interval_seconds": 1.0,
-            "num_samples": 418,
-            "largest_gap_seconds": 1.42,
-        },
-    )
-    made["acc"] = changed(made["acc"], inputs={"evaluated": 872})
-    made["mfu"] = changed(
-        made["mfu"], inputs={"formula": "exact", "parameters": 66_955_010, "matmul_parameters": 43_057_920}
-    )
-    made["p_core"] = changed(
-        made["p_core"], interval=Interval(1750.1, 1761.0, "batch_means_95"), inputs={"timing": "device_events"}
-    )
-    return made
+    made["p_core"] = changed(made["p_core"], interval=Interval(1750.1, 1761.0, "batch_means_95"))
+    inputs = {
+        "mem_used": sampled("0000:05:00.0", 212.5, "mx-smi", 1.0, 418, 1.42),
+        "acc": {"evaluated": 872},
+        "mfu": {"formula": "exact", "parameters": 66_955_010, "matmul_parameters": 43_057_920},
+        "p_core": {"timing": "device_events"},
+    }
+    return {**made, **{name: changed(made[name], inputs=given) for name, given in inputs.items()}}
+
+
+def sampled(card: str, peak: float, probe: str, interval: float, count: int, gap: float) -> dict[str, Any]:
+    """Return the inputs of mem_used."""
+    seconds = {"peak_seconds": peak, "interval_seconds": interval, "largest_gap_seconds": gap}
+    return {"device_id": card, "probe": probe, "num_samples": count, **seconds}
 
 
 def changed(struct: Any, **fields: Any) -> Any:
@@ -204,24 +144,12 @@ def job(
         for index in range(nodes)
     )
     plan = minimal_job(
-        run_id=run_id,
-        case=manifest.name,
-        case_version=manifest.version,
-        kind=manifest.kind,
-        profile=profile,
-        vendor="metax",
-        vendor_title={"en": "MetaX", "zh": "沐曦"},
-        adapter="flagperf-metax 0.1.0",
-        config=resolve(manifest, layers),
-        nodes=parts,
-        master_address="node0",
-        host_workers=devices,
-        memory_scope="device",
-        has_allocator=True,
-        peaks=(PEAK,),
-        data_dir="/data",
+        run_id=run_id, case=manifest.name, case_version=manifest.version, kind=manifest.kind, profile=profile,
+        vendor="metax", vendor_title={"en": "MetaX", "zh": "沐曦"}, adapter="flagperf-metax 0.1.0",
+        config=resolve(manifest, layers), nodes=parts, master_address="node0", host_workers=devices,
+        memory_scope="device", has_allocator=True, peaks=(PEAK,), data_dir="/data",
         data_files=(DataFile("dataset/train_dataset.npz", 1000, "ab" * 32),),
-    )
+    )  # fmt: skip
     return changed(plan, **fields)
 
 
@@ -261,17 +189,9 @@ def recorded(
     plan = plan or job(run_id=run_id, manifest=manifest, **job_fields)
     found = metrics() if figures is None else figures
     run = Run(
-        STORE_SCHEMA,
-        run_id,
-        created,
-        "0.1.0",
-        RunSpec("distilbert"),
-        plan,
-        manifest,
-        ending,
-        metrics=tuple(found.values()),
-        simulated=simulated,
-    )
+        STORE_SCHEMA, run_id, created, "0.1.0", RunSpec("distilbert"), plan, manifest, ending,
+        metrics=tuple(found.values()), simulated=simulated,
+    )  # fmt: skip
     return RecordedRun(run, nodes or tuple(node(host=part.host) for part in plan.nodes), f"runs/{run_id}")
 
 
@@ -291,11 +211,7 @@ def _failed() -> RecordedRun:
     plan = job(run_id=run_id, nodes=2)
     ending = Ending("out_of_memory", "rank 3 of node0: out of memory | tried to allocate 2.0 GiB")
     observed = metrics(mem_used=63.9 * GIB)
-    figures = {
-        "mem_used": observed["mem_used"],
-        "mem_total": observed["mem_total"],
-        "p_core": metric("p_core", 1700.0),
-    }
+    figures = {name: observed[name] for name in ("mem_used", "mem_total")} | {"p_core": metric("p_core", 1700.0)}
     return recorded(run_id, ending=ending, figures=figures, plan=plan)
 
 
@@ -311,32 +227,15 @@ def cpu_run() -> RecordedRun:
     run_id = "20250103T030405Z-distilbert-cpu-1x2-dddd"
     part = PlannedNode(0, "localhost", "laptop", (cpu_slot(0), cpu_slot(1)), 1)
     plan = job(
-        run_id=run_id,
-        profile="tiny",
-        vendor="cpu",
-        vendor_title={"en": "CPU", "zh": "CPU"},
-        adapter="flagperf 0.1.0",
-        memory_scope="host",
-        has_allocator=False,
-        peaks=(),
-        oversubscribed=True,
-        data_dir=None,
-        data_files=(),
-    )
+        run_id=run_id, profile="tiny", vendor="cpu", vendor_title={"en": "CPU", "zh": "CPU"}, adapter="flagperf 0.1.0",
+        memory_scope="host", has_allocator=False, peaks=(), oversubscribed=True, data_dir=None, data_files=(),
+    )  # fmt: skip
     figures = metrics(e2e_time=21.4, p_whole=12.31, p_train=12.9, p_core=13.05, samples_kept=96, mem_used=0.61 * GIB)
     for name in ("p_whole", "p_train", "p_core"):
         figures[name] = changed(figures[name], marks=("oversubscribed",), interval=None)
     figures["mem_total"] = metric("mem_total", 16 * GIB)
     figures["cpu_others"] = metric("cpu_others", 0.034, inputs={"cores": 1})
-    inputs = {
-        "device_id": "cpu:0",
-        "peak_seconds": -1.25,
-        "probe": "pss",
-        "interval_seconds": 0.5,
-        "num_samples": 41,
-        "largest_gap_seconds": 0.5,
-    }
-    figures["mem_used"] = changed(figures["mem_used"], inputs=inputs)
+    figures["mem_used"] = changed(figures["mem_used"], inputs=sampled("cpu:0", -1.25, "pss", 0.5, 41, 0.5))
     figures["mfu"] = no_metric("mfu", "unknown_peak", no_peak("cpu", "Example CPU 9000", "fp32"))
     plan = changed(plan, nodes=(part,))
     absent = Fact(None, "absent", "one node: nothing to connect")

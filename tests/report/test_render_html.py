@@ -51,8 +51,8 @@ def table(*cells: doc.TableCell, **fields: Any) -> str:
     return body(doc.Table(tuple(doc.Head(f"c{number}") for number, _ in enumerate(cells)), (cells,), **fields))
 
 
-def one_chart(**fields: Any) -> doc.Chart:
-    series = fields.pop("series", (doc.ChartSeries("a", ((0.0, 1.0), (1.0, 2.0))),))
+def one_chart(*points: tuple[float, float], names: tuple[str, ...] = (), **fields: Any) -> doc.Chart:
+    series = fields.pop("series", (doc.ChartSeries("a", points or ((0.0, 1.0), (1.0, 2.0)), names=names),))
     return doc.Chart("Title", "x", "y", series, **fields)
 
 
@@ -95,9 +95,7 @@ def test_text_is_shown_as_it_is_in_every_block(text: str) -> None:
         doc.Notes((doc.NoteGroup(text, (text,)),), text),
         doc.Headline(text, (doc.LabelledCell(text, cell),), doc.Status(text, False), text, (text,), (figure,)),
         doc.Fold(text, (doc.Paragraph(text),)),
-        one_chart(
-            bands=(doc.Band(text, 0.0, 1.0),), remark=text, series=(doc.ChartSeries(text, ((0.0, 1.0), (1.0, 2.0))),)
-        ),
+        one_chart(bands=(doc.Band(text, 0.0, 1.0),), remark=text, series=(doc.ChartSeries(text, ((0, 1), (1, 2))),)),
         doc.Histogram(text, text, text, ((0.0, 1.0, 3),), ((text, 0.5),), text),
         doc.Shares(text, (text, text), ((text, (1.0, 2.0)),), ((text, text),), text),
         doc.Bars(text, (doc.Bar(text, 1.0, text, 2.0),), text, text),
@@ -105,10 +103,6 @@ def test_text_is_shown_as_it_is_in_every_block(text: str) -> None:
         doc.HeatMap(text, text, text, (text,), (text,), ((1.0,),), text),
     )
     page = written(*blocks, title=text)
-    assert (
-        "<b>" not in page.replace("<b>&", "").replace("<b>a", "").replace("<b>t", "").replace("<b>\\", "")
-        or text != "<b>"
-    )
     assert "\x1b" not in page and "\u202e" not in page
     shown = {"<blink>": "&lt;blink&gt;", "a & b": "a &amp; b", "\"'": "&quot;&#x27;", "\x1b[31m": "\\x1b[31m"}
     shown |= {"two\nlines": "two lines", "\u202edrow": "\\u202edrow"}
@@ -173,16 +167,9 @@ def test_heads_may_be_wrapped_between_parts_of_a_name() -> None:
 
 def test_columns_of_numbers_are_aligned_and_empty_ones_left_out() -> None:
     heads = tuple(map(doc.Head, ("text", "number", "nothing", "value")))
-    rows = (
-        (doc.Text("abc"), doc.Text("12.5"), doc.Text(""), doc.Value("1")),
-        (
-            doc.Text("12 nodes with a very long name, which is wrapped"),
-            doc.Text("/"),
-            doc.Text(""),
-            doc.Empty("unsupported"),
-        ),
-    )
-    page = body(doc.Table(heads, rows))
+    long = doc.Text("12 nodes with a very long name, which is wrapped")
+    first = (doc.Text("abc"), doc.Text("12.5"), doc.Text(""), doc.Value("1"))
+    page = body(doc.Table(heads, (first, (long, doc.Text("/"), doc.Text(""), doc.Empty("unsupported")))))
     assert re.findall(r'<td class="(\w+)">', page) == ["text", "num", "num"] * 2
     assert "nothing" not in page
 
@@ -225,33 +212,46 @@ def test_drawings_are_small_and_use_the_colors_of_the_page() -> None:
     assert "http://www.w3.org/1999/xlink" not in svg and "<script" not in svg
 
 
+def labels(chart: doc.Chart) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", chart_svg(chart))
+
+
 def test_a_logarithm_leaves_out_what_it_cannot_show() -> None:
-    series = (doc.ChartSeries("a", ((0.0, 1.0), (1.0, 0.0), (10.0, 1.0), (100.0, float("nan")), (1000.0, 5.0))),)
-    svg = chart_svg(one_chart(series=series, log_x=True, log_y=True))
+    points = ((0.0, 1.0), (1.0, 0.0), (10.0, 1.0), (100.0, float("nan")), (1000.0, 5.0))
+    svg = chart_svg(one_chart(*points, log_x=True, log_y=True))
     assert "NaN" not in svg and "Infinity" not in svg
 
 
-def test_bytes_are_written_in_binary_multiples() -> None:
-    series = (doc.ChartSeries("a", tuple((float(1 << bits), 1.0 + bits) for bits in range(10, 31, 2))),)
-    labels = re.findall(r">([\d.]+ [KMG]iB)<", chart_svg(one_chart(series=series, log_x=True, x_unit="bytes")))
-    assert labels and labels[0].endswith("KiB") and labels[-1] == "1 GiB"
-
-
-def test_numbers_of_an_axis_are_written_alike() -> None:
-    series = (doc.ChartSeries("a", ((0.0, 40_000.0), (1.0, 120_000.0))),)
-    labels = re.findall(r">([\d.,]+k?)<", chart_svg(one_chart(series=series)))
-    assert "120k" in labels and "80k" in labels and "80,000" not in labels
+def test_bytes_are_written_in_binary_multiples_and_numbers_of_an_axis_alike() -> None:
+    sizes = ((float(1 << bits), 1.0 + bits) for bits in range(10, 31, 2))
+    shown = [text for text in labels(one_chart(*sizes, log_x=True, x_unit="bytes")) if text.endswith("iB")]
+    assert shown[0].endswith("KiB") and shown[-1] == "1 GiB"
+    numbers = labels(one_chart((0.0, 40_000.0), (1.0, 120_000.0)))
+    assert {"80k", "120k"} <= set(numbers) and "80,000" not in numbers
 
 
 def test_an_axis_covers_what_it_is_asked_to() -> None:
-    series = (doc.ChartSeries("a", ((0.0, 10.0), (1.0, 10.001))),)
-    labels = re.findall(r">([\d.]+)<", chart_svg(one_chart(series=series, covers=(9.0, 11.0), marks=True)))
-    assert {"9.0", "11.0"} <= set(labels)
+    chart = one_chart((0.0, 10.0), (1.0, 10.001), covers=(9.0, 11.0), marks=True)
+    assert {"9.0", "11.0"} <= set(labels(chart))
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        ((2e-5, 0.07), ["0.00001", "0.0001", "0.001", "0.01", "0.1"]),
+        ((0.02, 0.07), ["0.01", "0.02", "0.05", "0.1"]),
+        ((11.4, 12.4), []),
+    ],
+)
+def test_a_logarithmic_axis_has_few_plain_numbers(values: tuple[float, float], numbers: list[str]) -> None:
+    shown = labels(one_chart((1.0, values[0]), (2.0, values[1]), log_y=True, marks=True))
+    assert set(numbers) <= set(shown), shown
+    assert len(shown) < 20 and not any(text.endswith(("m", "µ")) for text in shown), shown
 
 
 def test_every_part_of_the_range_of_a_run_of_one_value_can_be_drawn() -> None:
     """One point, one value, one bin: nothing divides by zero."""
-    assert "NaN" not in chart_svg(one_chart(series=(doc.ChartSeries("a", ((1.0, 1.0),)),)))
+    assert "NaN" not in chart_svg(one_chart((1.0, 1.0)))
     assert "NaN" not in histogram_svg(doc.Histogram("t", "x", "y", ((1.0, 1.01, 5),)))
     page = body(doc.HeatMap("t", "x", "y", ("a",), ("b",), ((3.0,),)), doc.Bars("t", (doc.Bar("a", 0.0, "0"),)))
     assert "nan" not in page
@@ -297,15 +297,9 @@ def test_text_renderers_print_a_headline_and_what_is_folded_and_skip_figures() -
     from flagperf_publish.render.markdown import to_markdown
 
     figure = doc.KeyFigure("Throughput", doc.Value("12.5", "samples/s"), "12 to 13", True)
+    facts = (doc.LabelledCell("card", doc.Text("A")),)
     blocks = (
-        doc.Headline(
-            "Case",
-            (doc.LabelledCell("card", doc.Text("A")),),
-            doc.Status("succeeded", True),
-            "",
-            ("careful",),
-            (figure,),
-        ),
+        doc.Headline("Case", facts, doc.Status("succeeded", True), "", ("careful",), (figure,)),
         doc.Fold("More", (doc.Paragraph("inside"), one_chart())),
         doc.Bars("Bars", (doc.Bar("a", 1.0, "1 s"),)),
         doc.Shares("Time", ("a",), (("run", (1.0,)),), (("1 s",),)),
@@ -313,52 +307,26 @@ def test_text_renderers_print_a_headline_and_what_is_folded_and_skip_figures() -
     )
     document = doc.Document("en", blocks)
     for text in (to_markdown(document), to_terminal(document, width=100)):
-        assert all(
-            word in text for word in ("Case", "careful", "succeeded", "12.5 samples/s", "12 to 13", "More", "inside")
-        )
+        words = ("Case", "careful", "succeeded", "12.5 samples/s", "12 to 13", "More", "inside")
+        assert all(word in text for word in words)
         assert "Bars" not in text and "Title" not in text
 
 
-def named_chart(count: int) -> doc.Chart:
-    points = tuple((float(place + 1), 2.0) for place in range(count))
-    return one_chart(
-        series=(doc.ChartSeries("a", points, names=tuple(f"<b>{place}" for place in range(count))),), marks=True
+def test_few_named_points_have_numbers_and_their_names_below_and_many_titles_alone() -> None:
+    few, many = (
+        body(one_chart(*((place + 1.0, 2.0) for place in range(count)), names=names, marks=True))
+        for count in (2, 40)
+        if (names := tuple(f"<b>{place}" for place in range(count)))
     )
-
-
-def test_few_named_points_have_numbers_and_their_names_below() -> None:
-    page = body(named_chart(2))
-    assert page.count("<title>&lt;b&gt;0</title>") == 1 and page.count("<title>") == 2
-    assert '<ol class="points"><li>&lt;b&gt;0</li><li>&lt;b&gt;1</li></ol>' in page
-    assert len(re.findall(r"<text[^>]*>[12]</text>", page.partition("var(--muted)")[2])) >= 2
-
-
-def test_many_named_points_have_titles_alone() -> None:
-    page = body(named_chart(40))
-    assert page.count("<title>") == 40 and "points" not in page
+    assert few.count("<title>&lt;b&gt;0</title>") == 1 and few.count("<title>") == 2
+    assert '<ol class="points"><li>&lt;b&gt;0</li><li>&lt;b&gt;1</li></ol>' in few
+    assert len(re.findall(r"<text[^>]*>[12]</text>", few.partition("var(--muted)")[2])) >= 2
+    assert many.count("<title>") == 40 and "points" not in many
 
 
 def test_a_named_point_that_cannot_be_drawn_takes_no_name_from_another() -> None:
-    series = doc.ChartSeries("a", ((1.0, 0.0), (2.0, 3.0)), names=("zero", "three"))
-    page = body(one_chart(series=(series,), marks=True, log_y=True))
+    page = body(one_chart((1.0, 0.0), (2.0, 3.0), names=("zero", "three"), marks=True, log_y=True))
     assert "zero" not in page and "<title>three</title>" in page and "<li>three</li>" in page
-
-
-@pytest.mark.parametrize(
-    ("values", "numbers"),
-    [
-        ((2e-5, 0.07), ["0.00001", "0.0001", "0.001", "0.01", "0.1"]),
-        ((0.02, 0.07), ["0.01", "0.02", "0.05", "0.1"]),
-        ((11.4, 12.4), []),
-    ],
-)
-def test_a_logarithmic_axis_has_few_plain_numbers(values: tuple[float, float], numbers: list[str]) -> None:
-    low, high = values
-    series = (doc.ChartSeries("rates", ((1.0, low), (2.0, high))),)
-    drawn = chart_svg(doc.Chart("Roofline", "x", "TFLOPS", series, log_y=True, marks=True))
-    shown = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
-    assert set(numbers) <= set(shown), shown
-    assert len(shown) < 20 and not any(text.endswith(("m", "µ")) for text in shown), shown
 
 
 def test_ratios_are_placed_around_one_and_long_intervals_cut_off() -> None:

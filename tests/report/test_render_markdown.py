@@ -43,13 +43,8 @@ def test_one_footnote_serves_all_cells_with_the_same_reason():
 
 
 def test_tables_are_padded_by_the_width_of_their_characters():
-    text = written(
-        doc.Table(
-            (doc.Head("配置"), doc.Head("b", headline=True)),
-            ((doc.Text("C500单机"), doc.Value("1")), (doc.Text("x"), doc.Value("22"))),
-        )
-    )
-    assert text.splitlines() == [
+    rows = ((doc.Text("C500单机"), doc.Value("1")), (doc.Text("x"), doc.Value("22")))
+    assert written(doc.Table((doc.Head("配置"), doc.Head("b", headline=True)), rows)).splitlines() == [
         "| 配置     | \\*b |",
         "| -------- | --- |",
         "| C500单机 | 1   |",
@@ -81,29 +76,20 @@ def test_links_have_their_addresses_below_all_blocks(cell, markdown, definition)
     assert tables(text)[0][1] == [markdown]
     assert text.endswith(f"\n\n{definition}\n" if definition else "|\n")
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    links = [
-        child for token in tokens if token.type == "inline" for child in token.children if child.type == "link_open"
-    ]
-    assert [link.attrs["href"] for link in links] == ([] if markdown == "x" else [cell.url])
+    inline = [child for token in tokens if token.type == "inline" for child in token.children]
+    links = [child.attrs["href"] for child in inline if child.type == "link_open"]
+    assert links == ([] if markdown == "x" else [cell.url])
 
 
 def test_two_links_of_one_text_keep_their_addresses():
-    text = one_row(
-        doc.Link("x", "https://example.org/a"),
-        doc.Link("x", "https://example.org/b"),
-        doc.Link("x", "https://example.org/a"),
-    )
+    text = one_row(*(doc.Link("x", f"https://example.org/{name}") for name in "aba"))
     assert tables(text)[0][1] == ["[x]", "[x](<https://example.org/b>)", "[x]"]
     assert text.count("[x]: ") == 1
 
 
 def test_one_long_cell_does_not_make_its_table_as_wide():
-    lines = written(
-        doc.Table(
-            (doc.Head("a"), doc.Head("b")), ((doc.Text("x" * 61), doc.Text("y")), (doc.Text("short"), doc.Text("z")))
-        )
-    ).splitlines()
-    assert lines[3] == "| short | z   |"
+    rows = ((doc.Text("x" * 61), doc.Text("y")), (doc.Text("short"), doc.Text("z")))
+    assert "\n| short | z   |" in written(doc.Table((doc.Head("a"), doc.Head("b")), rows))
 
 
 def test_items_stand_inside_the_bullet_of_their_title():
@@ -114,20 +100,10 @@ def test_items_stand_inside_the_bullet_of_their_title():
 
 
 def test_facts_are_a_list_under_their_title():
-    facts = doc.Facts(
-        (
-            doc.LabelledCell("OS", doc.Text("Linux")),
-            doc.LabelledCell("Docker", doc.Empty("not_measured", "none")),
-            doc.LabelledCell("a", doc.Value("1", "s"), "b"),
-        ),
-        "Software",
-    )
-    assert written(facts, lang="zh").splitlines()[:4] == [
-        "- ##### Software",
-        "  - OS：Linux",
-        "  - Docker：/[^1]",
-        "  - a：1 s（b）",
-    ]
+    docker = doc.LabelledCell("Docker", doc.Empty("not_measured", "none"))
+    facts = (doc.LabelledCell("OS", doc.Text("Linux")), docker, doc.LabelledCell("a", doc.Value("1", "s"), "b"))
+    text = written(doc.Facts(facts, "Software"), lang="zh")
+    assert text.startswith("- ##### Software\n  - OS：Linux\n  - Docker：/[^1]\n  - a：1 s（b）\n")
 
 
 def test_notes_are_grouped_by_subject():
@@ -143,14 +119,10 @@ def test_code_stays_as_it_is_and_cannot_end_its_fence():
 
 @pytest.mark.parametrize("start", ["# x", "- x", "+ x", "1. x", "2) x", "> x", "---", "==="])
 def test_the_first_letters_of_a_text_begin_no_other_block(start):
-    for block in (
-        doc.Paragraph(start),
-        doc.Bullets((doc.Text(start),)),
-        doc.Notes((doc.NoteGroup("g", (start,)),), "n"),
-    ):
+    notes = doc.Notes((doc.NoteGroup("g", (start,)),), "n")
+    for block in (doc.Paragraph(start), doc.Bullets((doc.Text(start),)), notes):
         tokens = MarkdownIt("commonmark").parse(written(block))
-        assert [token.content for token in tokens if token.type == "inline"][-1:] != []
-        inline = [token for token in tokens if token.type == "inline"][-1]
+        *_, inline = [token for token in tokens if token.type == "inline"]
         assert "".join(child.content for child in inline.children) == start
 
 

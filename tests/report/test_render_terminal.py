@@ -26,17 +26,13 @@ def test_columns_are_aligned_by_the_width_of_their_characters():
     assert written(shown) == ["列        *b", "内存不足  x", "ab        y"]
 
 
-def test_a_table_that_fits_is_one_line_per_row_with_full_texts():
-    rows = [(doc.Text("20250102T030405Z-long-name", "20250102T030405Z"), doc.Value("1.0"))]
-    assert written(table(rows, 2)) == [
-        "column_0                    column_1",
-        "20250102T030405Z-long-name  1.0",
+def test_a_table_that_fits_has_full_texts_and_one_that_is_too_wide_takes_short_forms_first():
+    cells = (doc.Text("20250102T030405Z-long-name", "20250102T030405Z"), doc.Value("1.0"), doc.Text("a" * 10))
+    assert written(table([cells], 3)) == [
+        "column_0                    column_1  column_2",
+        "20250102T030405Z-long-name  1.0       aaaaaaaaaa",
     ]
-
-
-def test_a_table_that_is_too_wide_takes_short_forms_first():
-    rows = [(doc.Text("20250102T030405Z-long-name", "20250102T030405Z"), doc.Value("1.0"))]
-    assert written(table([(*rows[0], doc.Text("a" * 10))], 3), width=45) == [
+    assert written(table([cells], 3), width=45) == [
         "column_0          column_1  column_2",
         "20250102T030405Z  1.0       aaaaaaaaaa",
     ]
@@ -67,53 +63,33 @@ def test_rows_that_do_not_fit_beside_each_other_follow_below():
     }
 
 
+PATH = "/a/path/that/is/longer/than/any/terminal/is/wide/" * 3
+
+
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
-def test_no_word_is_ever_cut(width):
-    path = "/a/path/that/is/longer/than/any/terminal/is/wide/" * 3
-    blocks = (
-        doc.Heading(LOREM),
-        doc.Paragraph(f"bundle: {path}"),
-        doc.Facts(
-            (
-                doc.LabelledCell("label", doc.Value("12.5", "samples/s"), LOREM),
-                doc.LabelledCell("path", doc.Text(path), LOREM),
-            )
-        ),
-        doc.Bullets((doc.Text(LOREM), doc.Link(path, path)), numbered=True),
-        doc.Notes((doc.NoteGroup("subject", (LOREM, path)),), "Notes"),
-        table(
-            [(doc.Text(LOREM), doc.Text(path), doc.Empty("unknown_peak"), doc.Value("1", marks=("low_peak",)))],
-            4,
-            remark=LOREM,
-        ),
-    )
-    for block in blocks:
-        lines = written(block, width=width)
-        words = {word for line in lines for word in line.split()}
-        assert set(re.findall(r"\S+", f"{LOREM} {path}")) & words == set(re.findall(r"\S+", _texts(block)))
-        assert all(len(line) <= width or path in line for line in lines)
-
-
-def _texts(block) -> str:
-    return " ".join(
-        text for text in (LOREM, "/a/path/that/is/longer/than/any/terminal/is/wide/" * 3) if text in repr(block)
-    )
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        (doc.Heading(LOREM), LOREM),
+        (doc.Paragraph(f"bundle: {PATH}"), PATH),
+        (doc.Facts((doc.LabelledCell("path", doc.Text(PATH), LOREM),)), f"{LOREM} {PATH}"),
+        (doc.Bullets((doc.Text(LOREM), doc.Link(PATH, PATH)), numbered=True), f"{LOREM} {PATH}"),
+        (doc.Notes((doc.NoteGroup("subject", (LOREM, PATH)),), "Notes"), f"{LOREM} {PATH}"),
+        (table([(doc.Text(LOREM), doc.Text(PATH), doc.Empty("not_run"))], 3, remark=LOREM), f"{LOREM} {PATH}"),
+    ],
+    ids=["heading", "paragraph", "facts", "bullets", "notes", "table"],
+)
+def test_no_word_is_ever_cut(block, words, width):
+    lines = written(block, width=width)
+    assert set(words.split()) <= {word for line in lines for word in line.split()}
+    assert all(len(line) <= width or PATH in line for line in lines)
 
 
 def test_facts_say_units_reasons_and_what_marks_mean_once():
-    marked = doc.Value("13.1", "samples/s", ("busy_host",))
-    facts = doc.Facts(
-        (
-            doc.LabelledCell("a", marked, "why"),
-            doc.LabelledCell("b", marked),
-            doc.LabelledCell("MFU", doc.Empty("unknown_peak", "no card")),
-        ),
-        "Title",
-    )
-    lines = written(facts, width=200)
-    assert lines[0] == "Title"
-    assert lines[1] == "a          13.1 samples/s  why; busy_host"
-    assert lines[2] == "b          13.1 samples/s  busy_host"
+    marked, missing = doc.Value("13.1", "samples/s", ("busy_host",)), doc.Empty("unknown_peak", "no card")
+    cells = (("a", marked, "why"), ("b", marked), ("MFU", missing))
+    lines = written(doc.Facts(tuple(doc.LabelledCell(*each) for each in cells), "Title"), width=200)
+    assert lines[:3] == ["Title", "a          13.1 samples/s  why; busy_host", "b          13.1 samples/s  busy_host"]
     assert lines[3].startswith("MFU        n/a             unknown_peak (") and lines[3].endswith(": no card")
     assert lines[4].startswith("busy_host                  other processes used")
     assert len(lines) == 5

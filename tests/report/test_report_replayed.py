@@ -12,18 +12,9 @@ from flagperf.report.wording import recorded_operators
 from run_builders import make_run
 
 RECORDING = Recording(
-    schema=1,
-    run_id="20260101T000000Z-llama",
-    case="llama",
-    case_version=1,
-    profile="tiny",
-    precision="bf16",
-    vendor="acme",
-    device="A1",
-    torch="2.9.0",
-    parts=[RecordedRanks([0], 3, [], [])],
-    step_seconds=0.040,
-)
+    schema=1, run_id="20260101T000000Z-llama", case="llama", case_version=1, profile="tiny", precision="bf16",
+    vendor="acme", device="A1", torch="2.9.0", parts=[RecordedRanks([0], 3, [], [])], step_seconds=0.040,
+)  # fmt: skip
 
 
 def row(operator, per_step, median, arguments="f32[8]", **more):
@@ -74,10 +65,8 @@ def test_a_call_that_found_its_inputs_in_a_cache_has_no_share_and_says_why():
     hot = row("aten::add", "5", 0.001, roofline=0.0005, bound_by="bytes", facts={"cache": "hot"})
     _, _, operators, *_ = replayed_blocks(replayed_run(hot), "en")
     cell = operators.rows[0][-2]
-    assert (cell.reason, str(cell.detail)) == (
-        "not_applicable",
-        "inputs were in a cache, so the bandwidth of the memory does not limit it",
-    )
+    assert cell.reason == "not_applicable"
+    assert str(cell.detail) == "inputs were in a cache, so the bandwidth of the memory does not limit it"
 
 
 def test_calls_that_failed_are_listed_with_why_and_peaks_that_are_unknown_are_said():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import Any
 
 import msgspec
 import pytest
+from recorded_bundles import FOLDER
 from report_builders import changed, job, metrics
 from report_builders import recorded as made_up
 from web_runs import base_run, bundle_path, courses, measured_row, operators_run, recorded
@@ -14,8 +16,7 @@ from web_runs import base_run, bundle_path, courses, measured_row, operators_run
 from flagperf.bundle.bundle import read_bundle
 from flagperf.bundle.curve_files import curve_of_run
 from flagperf.bundle.run_record import RecordedRun
-from flagperf.errors import BadInput, MissingPart
-from flagperf.plausibility.doubts import read_marked
+from flagperf.errors import MissingPart
 from flagperf.report import document as doc
 from flagperf_publish.pages.layouts import to_html, web_document
 from flagperf_publish.pages.timeline import PARTS, Bucket, RankCourse, RunCourse, StepCourse
@@ -55,8 +56,7 @@ def test_a_training_run_has_its_charts() -> None:
 
 
 def test_power_and_the_like_are_there_where_the_probe_reads_them() -> None:
-    found = titles(blocks_of(recorded("simulated")), doc.Chart)
-    assert {"Power", "Utilisation", "Temperature"} <= set(found)
+    assert {"Power", "Utilisation", "Temperature"} <= set(titles(blocks_of(recorded("simulated")), doc.Chart))
 
 
 def test_rows_have_bars_sweeps_pairs_and_a_roofline() -> None:
@@ -79,27 +79,21 @@ def test_operators_have_the_slowest_and_their_share_of_the_roofline() -> None:
 
 
 def test_charts_of_rows_name_what_tells_lines_and_pairs_apart() -> None:
-    rows = tuple(
-        measured_row("stream", {"kind": kind, "bytes": str(size), "class": "sweep"}, work={"bytes": size})
+    rows = [
+        measured_row("stream", {"kind": kind, "bytes": size, "class": "sweep"}, work={"bytes": int(size)})
         for kind in ("copy", "triad")
-        for size in (1024, 2048)
-    )
-    ends = {"from": "0", "to": "1", "bytes": "1024", "class": "headline"}
-    pairs = tuple(
-        measured_row("link", {**ends, "from": one, "to": other, "way": way}, work={"bytes": 1024})
-        for way in ("one-way", "both")
-        for one, other in (("0", "1"), ("1", "0"))
-    )
-    run = changed(base_run(), run=changed(base_run().run, rows=(*rows, *pairs)))
-    blocks = blocks_of(run)
+        for size in ("1024", "2048")
+    ]
+    for way, one, other in itertools.product(("one-way", "both"), "01", "01"):
+        ends = {"from": one, "to": other, "bytes": "1024", "class": "headline", "way": way}
+        rows += [measured_row("link", ends, work={"bytes": 1024})] if one != other else []
+    blocks = blocks_of(changed(base_run(), run=changed(base_run().run, rows=tuple(rows))))
     assert [series.name for series in titled(blocks, "stream").series] == ["copy", "triad"]
     assert titles(blocks, doc.HeatMap) == ["Between devices: one-way, GB/s", "Between devices: both, GB/s"]
 
 
 def test_two_devices_of_a_node_are_beside_each_other() -> None:
-    path = bundle_path("distilbert_1x2")
-    (run,) = read_marked([path])
-    table = titled(blocks_of(run), "Spread over devices")
+    table = titled(blocks_of(recorded("distilbert_1x2")), "Spread over devices")
     assert ("Device memory used, GiB", "2 devices") in [(row[0].text, row[1].text) for row in table.rows]
 
 
@@ -135,17 +129,11 @@ def test_the_head_says_what_was_run_how_it_ended_and_what_came_out() -> None:
 
 
 def test_cautions_come_before_figures() -> None:
-    assert headline(recorded("simulated")).cautions[0].startswith("simulated: no device was used")
-    assert "is not the published configuration" in headline(recorded("distilbert")).cautions[0]
-
-
-def test_a_redacted_copy_says_so() -> None:
     whole = read_bundle(bundle_path("distilbert"))
-    found = headline(changed(whole, run=changed(whole.run, redacted=True)))
-    assert found.cautions[0].startswith("redacted: names of hosts")
-
-
-def test_a_published_configuration_has_no_caution() -> None:
+    assert headline(recorded("simulated")).cautions[0].startswith("simulated: no device was used")
+    assert "is not the published configuration" in headline(whole).cautions[0]
+    redacted = changed(whole, run=changed(whole.run, redacted=True))
+    assert headline(redacted).cautions[0].startswith("redacted: names of hosts")
     assert headline(made_up(), courses={}).cautions == ()
 
 
@@ -176,10 +164,9 @@ def test_the_throughput_has_its_interval_and_the_evaluations() -> None:
 
 
 def test_runs_of_one_page_share_charts_and_have_the_others_folded() -> None:
-    document = web_document([recorded("distilbert"), recorded("failed")], "en", courses={}, allow_simulated=True)
-    assert sum(isinstance(block, doc.Headline) for block in document.blocks) == 2
     both = [recorded("distilbert"), recorded("failed")]
     document = web_document(both, "en", courses=courses(*both))
+    assert sum(isinstance(block, doc.Headline) for block in document.blocks) == 2
     (loss,) = [block for block in document.blocks if getattr(block, "title", "") == "Loss"]
     assert isinstance(loss, doc.Chart) and [series.name for series in loss.series] == ["row 1", "row 2"]
     folds = [block.title for block in document.blocks if isinstance(block, doc.Fold)]
@@ -283,11 +270,6 @@ def test_marks_and_missing_values_are_listed_with_what_they_mean() -> None:
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-def test_simulated_runs_need_permission() -> None:
-    with pytest.raises(BadInput, match="--allow-simulated"):
-        web_document([recorded("simulated")], "en", courses={})
-
-
 def test_without_the_library_that_draws_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page without charts needs none."""
     monkeypatch.setitem(sys.modules, "vl_convert", None)
@@ -313,3 +295,9 @@ def test_pages_of_large_runs_stay_small() -> None:
     course = RunCourse((rank(),), steps, {"used_bytes": cards, "power_watts": cards}, 400)
     page = to_html(web_document([run], "en", courses={run.run.id: course}))
     assert len(page) < 300_000
+
+
+def test_every_recorded_bundle_has_a_page() -> None:
+    for path in sorted(FOLDER.iterdir()):
+        run = read_bundle(path)
+        assert to_html(web_document([run], "en", courses=courses(run), allow_simulated=True)).endswith("</html>\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,80 +15,60 @@ from flagperf.compare.sides import named_sides
 from flagperf_publish.pages.comparison_page import comparison_web_page
 from flagperf_publish.pages.layouts import to_html
 
-PAGES = (
-    "distilbert",
-    "glm",
-    "llama2_7b_finetune",
-    "llama2_70b",
-    "aquila_33b",
-    "simulated",
-    "failed",
-    "base",
-    "operators",
-)
+NAMES = ("distilbert", "glm", "llama2_7b_finetune", "llama2_70b", "aquila_33b", "simulated", "failed", "base")
 PHONE, DESKTOP, PAPER = 390, 1280, 718
 """In pixels; of A4 without its margins."""
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_every_screen_and_asks_for_nothing(name: str, lang: str, chromium: Any, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    path.write_text(html_page(name, lang=lang))
-    visit = Visit(chromium, str(path))
-    visit.unfold()
-    for width in (DESKTOP, PHONE):
-        for scheme in ("light", "dark"):
-            visit.look(width, scheme)
-            assert visit.problems() == [], (width, scheme)
-    assert visit.said == []
-    assert visit.requested == [path.as_uri()]
-    assert visit.page.evaluate("document.scripts.length") == 0
-    assert visit.page.evaluate("document.documentElement.lang") == {"en": "en", "zh": "zh-CN"}[lang]
-    visit.context.close()
+@pytest.fixture
+def visit(chromium: Any, tmp_path: Path) -> Iterator[Callable[[str], Visit]]:
+    visits: list[Visit] = []
+
+    def open_page(html: str) -> Visit:
+        path = tmp_path / "page.html"
+        path.write_text(html)
+        visits.append(Visit(chromium, str(path)))
+        return visits[-1]
+
+    yield open_page
+    for each in visits:
+        each.context.close()
 
 
-def test_several_runs_fit_too(chromium: Any, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    path.write_text(html_page("distilbert", "failed"))
-    visit = Visit(chromium, str(path))
-    visit.unfold()
-    for width in (DESKTOP, PHONE):
-        visit.look(width, "light")
-        assert visit.problems() == []
-    visit.context.close()
-
-
-@pytest.mark.parametrize("lang", ["en", "zh"])
-def test_a_comparison_fits_too(lang: Any, chromium: Any, tmp_path: Path) -> None:
+def comparison_page(lang: Any, folder: Path) -> str:
     words = [str(bundle_path("distilbert")), str(bundle_path("simulated")), "published:A100 2x8"]
-    sides = named_sides(words, None, tmp_path, lambda: [recorded("distilbert").run.manifest])
-    path = tmp_path / "page.html"
-    path.write_text(to_html(comparison_web_page(compare(sides, 0.01, [parse_limit("p_core < -5%")], []), lang)))
-    visit = Visit(chromium, str(path))
-    visit.unfold()
+    sides = named_sides(words, None, folder, lambda: [recorded("distilbert").run.manifest])
+    return to_html(comparison_web_page(compare(sides, 0.01, [parse_limit("p_core < -5%")], []), lang))
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("names", [*((name,) for name in (*NAMES, "operators")), ("distilbert", "failed"), ()])
+def test_a_page_fits_every_screen_and_asks_for_nothing(
+    names: tuple[str, ...], lang: str, visit: Callable[[str], Visit], tmp_path: Path
+) -> None:
+    """Without names, it is a comparison."""
+    shown = visit(html_page(*names, lang=lang) if names else comparison_page(lang, tmp_path))
+    shown.unfold()
     for width in (DESKTOP, PHONE):
         for scheme in ("light", "dark"):
-            visit.look(width, scheme)
-            assert visit.problems() == [], (width, scheme)
-    assert visit.said == [] and visit.requested == [path.as_uri()]
-    visit.context.close()
+            shown.look(width, scheme)
+            assert shown.problems() == [], (width, scheme)
+    assert shown.said == []
+    assert shown.requested == [(tmp_path / "page.html").as_uri()]
+    assert shown.page.evaluate("document.scripts.length") == 0
+    assert shown.page.evaluate("document.documentElement.lang") == {"en": "en", "zh": "zh-CN"}[lang]
 
 
-def test_dark_and_light_are_readable(chromium: Any, tmp_path: Path) -> None:
+def test_dark_and_light_are_readable(visit: Callable[[str], Visit]) -> None:
     """Text and lines have other colors than what is behind them, in both."""
-    path = tmp_path / "page.html"
-    path.write_text(html_page("distilbert"))
-    visit = Visit(chromium, str(path))
-    seen = {}
+    shown, seen = visit(html_page("distilbert")), {}
     for scheme in ("light", "dark"):
-        visit.look(DESKTOP, scheme)
-        seen[scheme] = visit.page.evaluate(COLORS)
+        shown.look(DESKTOP, scheme)
+        seen[scheme] = shown.page.evaluate(COLORS)
         assert contrast(*seen[scheme][:2]) > 7, "body text"
         assert contrast(*seen[scheme][2:4]) > 4.5, "numbers of an axis"
         assert contrast(*seen[scheme][4:6]) > 3, "a line of a chart"
     assert seen["light"] != seen["dark"]
-    visit.context.close()
 
 
 COLORS = """() => {
@@ -111,30 +92,24 @@ def luminance(color: str) -> float:
     return sum(share * value for share, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def test_a_printed_page_shows_what_is_folded(chromium: Any, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    path.write_text(html_page("distilbert"))
-    visit = Visit(chromium, str(path))
-    visit.page.emulate_media(media="print")
-    assert visit.page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
-    assert visit.page.pdf(format="A4")[:5] == b"%PDF-"
-    visit.context.close()
+def test_a_printed_page_shows_what_is_folded(visit: Callable[[str], Visit]) -> None:
+    shown = visit(html_page("distilbert"))
+    shown.page.emulate_media(media="print")
+    assert shown.page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert shown.page.pdf(format="A4")[:5] == b"%PDF-"
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("name", ["gemm", "aquila_33b"])
-def test_wide_tables_fit_on_paper(name: str, lang: str, chromium: Any, tmp_path: Path) -> None:
+def test_wide_tables_fit_on_paper(name: str, lang: str, visit: Callable[[str], Visit]) -> None:
     """Those of published results, with the most columns. Nothing scrolls there."""
-    path = tmp_path / "page.html"
-    path.write_text(html_page(name, lang=lang))
-    visit = Visit(chromium, str(path))
-    visit.unfold()
-    visit.page.emulate_media(media="print")
-    visit.page.set_viewport_size({"width": PAPER, "height": 1000})
-    assert visit.page.evaluate("document.documentElement.scrollWidth") == PAPER
-    assert visit.page.evaluate(WIDER_THAN_THEIR_BOX) == []
-    assert visit.page.evaluate(MOST_LINES_OF_A_LINK) <= 3, "sources are not wrapped at a few letters"
-    visit.context.close()
+    shown = visit(html_page(name, lang=lang))
+    shown.unfold()
+    shown.page.emulate_media(media="print")
+    shown.page.set_viewport_size({"width": PAPER, "height": 1000})
+    assert shown.page.evaluate("document.documentElement.scrollWidth") == PAPER
+    assert shown.page.evaluate(WIDER_THAN_THEIR_BOX) == []
+    assert shown.page.evaluate(MOST_LINES_OF_A_LINK) <= 3, "sources are not wrapped at a few letters"
 
 
 WIDER_THAN_THEIR_BOX = """() => [...document.querySelectorAll('table')]
@@ -143,20 +118,3 @@ WIDER_THAN_THEIR_BOX = """() => [...document.querySelectorAll('table')]
 
 MOST_LINES_OF_A_LINK = """() => Math.max(...[...document.querySelectorAll('td > a')].map(
   (link) => link.getBoundingClientRect().height / parseFloat(getComputedStyle(link).lineHeight)))"""
-
-
-@pytest.mark.parametrize(
-    ("body", "problem"),
-    [
-        ("<div style='width:2000px'>wide</div>", "page is 2000 wide"),
-        ("<p style='overflow:hidden;white-space:nowrap;width:40px'>a long line of text</p>", "cut:"),
-        ("<p style='position:absolute;left:-20px'>gone</p>", "outside the page:"),
-        ("<figure style='margin-left:50px'><svg><text x=-30 y=9>far</text></svg></figure>", "outside its figure:"),
-    ],
-)
-def test_what_a_reader_would_see_is_found(body: str, problem: str, chromium: Any, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    path.write_text(f"<!doctype html><style>* {{margin: 0}}</style><body>{body}")
-    visit = Visit(chromium, str(path))
-    assert any(found.startswith(problem) for found in visit.problems())
-    visit.context.close()

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from hostile_runs import SHOWN, poisoned_run
-from recorded_bundles import FOLDER
-from web_runs import base_run, bundle_path, courses, operators_run
+from web_runs import base_run, bundle_path, operators_run
 
 from browser import Visit
 from flagperf.bundle.bundle import read_bundle
@@ -60,22 +59,16 @@ def test_neither_does_text_of_raw_files(tmp_path: Path) -> None:
 
 def test_only_http_addresses_are_links() -> None:
     recorded = read_bundle(bundle_path("distilbert"))
-    references = tuple(
-        msgspec.structs.replace(reference, source=source)
-        for reference, source in zip(
-            recorded.run.manifest.references,
-            ("javascript:alert(1)", "https://example.com/a?b=1&c='2'", "https://example.com/plain", "data:text/html,x"),
-            strict=False,
-        )
+    sources = (
+        "javascript:alert(1)",
+        "https://example.com/a?b=1&c='2'",
+        "https://example.com/plain",
+        "data:text/html,x",
     )
+    pairs = zip(recorded.run.manifest.references, sources, strict=False)
+    references = tuple(msgspec.structs.replace(reference, source=source) for reference, source in pairs)
     manifest = msgspec.structs.replace(recorded.run.manifest, references=references)
     run = msgspec.structs.replace(recorded.run, manifest=manifest)
     page = page_of(msgspec.structs.replace(recorded, run=run), published=True)
     assert 'href="https://example.com/plain"' in page
     assert 'href="javascript' not in page and 'href="data' not in page and "'2'\"" not in page
-
-
-def test_every_bundle_of_the_past_has_a_page() -> None:
-    for path in sorted(FOLDER.iterdir()):
-        recorded = read_bundle(path)
-        assert page_of(recorded, courses=courses(recorded)).endswith("</html>\n"), path.name

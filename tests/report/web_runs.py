@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def measured_row(name: str, labels: dict[str, str], seconds: float = 1e-3, **mor
     return MeasuredRow(name, labels, "s", more.pop("rank", 0), 30, seconds, seconds, seconds, **more)
 
 
-def rows_run(case: str, rows: tuple[MeasuredRow, ...], metrics: tuple[Metric, ...]) -> RecordedRun:
+def rows_run(case: str, rows: list[MeasuredRow], metrics: tuple[Metric, ...] = ()) -> RecordedRun:
     manifest = read_manifest(CASES / case / "case.toml", vocabulary())
     cards = tuple(Device(f"card-{slot}", "Card A", "A", slot, 64 << 30) for slot in range(4))
     nodes = (PlannedNode(0, "127.0.0.1", "host", cards, 8),)
@@ -72,58 +73,40 @@ def rows_run(case: str, rows: tuple[MeasuredRow, ...], metrics: tuple[Metric, ..
     )  # fmt: skip
     run = msgspec.structs.replace(
         make_run(f"20260101T000000Z-{case}-acme-1x4-abc123"),
-        manifest=manifest, job=job, rows=rows, metrics=metrics, ending=Ending("succeeded"),
+        manifest=manifest, job=job, rows=tuple(rows), metrics=metrics, ending=Ending("succeeded"),
     )  # fmt: skip
     return RecordedRun(run, (), f"runs/{run.id}")
 
 
 def base_run() -> RecordedRun:
     """Every chart that rows have: figures, a sweep, pairs of cards, the roofline."""
-    sweep = [
-        measured_row(
-            "stream",
-            {"pattern": pattern, "bytes": str(1 << bits)},
-            1e-6 * (1 << (bits - 10)),
-            work={"bytes": 1 << bits},
-        )
+    rows = [
+        measured_row("stream", {"pattern": pattern, "bytes": str(1 << bits)}, 1e-9 * 2**bits, work={"bytes": 1 << bits})
         for pattern in ("copy", "triad")
         for bits in range(12, 31, 2)
     ]
-    pairs = [
-        measured_row(
-            "pair", {"from": str(a), "to": str(b), "bytes": "1048576"}, 1e-4 * (1 + a + b), work={"bytes": 1 << 30}
-        )
-        for a in range(4)
-        for b in range(4)
-        if a != b
-    ]
-    products = [
-        measured_row(
-            "gemm", {"precision": name, "shape": f"{size}x{size}x{size}"}, 1e-3 * size / 1024,
-            work={"flops": size**3, "bytes": size**2 * 6}, limits={"flops": name}, share=0.5,
-        )
-        for name in ("fp16", "fp32")
-        for size in (1024, 4096, 8192)
-    ]  # fmt: skip
-    figures = tuple(
+    for a, b in itertools.permutations(range(4), 2):
+        ends = {"from": str(a), "to": str(b), "bytes": "1048576"}
+        rows.append(measured_row("pair", ends, 1e-4 * (1 + a + b), work={"bytes": 1 << 30}))
+    for name, size in itertools.product(("fp16", "fp32"), (1024, 4096, 8192)):
+        labels, work = {"precision": name, "shape": f"{size}x{size}x{size}"}, {"flops": size**3, "bytes": size**2 * 6}
+        rows.append(measured_row("gemm", labels, 1e-3 * size / 1024, work=work, limits={"flops": name}, share=0.5))
+    figures = (
         Metric(name, "TFLOPS", name, "device", value, inputs={"peak": peak, "share": value * 1e12 / peak})
         for name, value, peak in (("gemm_fp16", 251.5, 300e12), ("gemm_fp32", 17.25, 20e12))
     )
-    return rows_run("gemm", (*sweep, *pairs, *products), figures)
+    return rows_run("gemm", rows, tuple(figures))
 
 
 OPERATORS = ("mm", "softmax", "layer_norm", "gelu", "add", "cos", "topk", "sort", "exp", "bmm", "rsqrt")
 
 
 def operators_run() -> RecordedRun:
-    rows = [
-        measured_row(
-            "operators",
-            {"operator": name, "group": "pointwise", "shape": "a=4096 b=11008", "dtype": dtype, "library": "eager"},
-            1e-5 * (place + 1), work={"flops": 10**9 * (place + 1), "bytes": 10**8},
-            limits={"flops": dtype}, share=0.9 - place / 20,
+    rows = []
+    for (place, name), dtype in itertools.product(enumerate(OPERATORS), ("fp16", "fp32")):
+        labels = {"group": "pointwise", "shape": "a=4096 b=11008", "dtype": dtype, "library": "eager"}
+        more = {"work": {"flops": 10**9 * (place + 1), "bytes": 10**8}, "limits": {"flops": dtype}}
+        rows.append(
+            measured_row("operators", {"operator": name, **labels}, 1e-5 * (place + 1), share=0.9 - place / 20, **more)
         )
-        for place, name in enumerate(OPERATORS)
-        for dtype in ("fp16", "fp32")
-    ]  # fmt: skip
-    return rows_run("operators", tuple(rows), ())
+    return rows_run("operators", rows)
