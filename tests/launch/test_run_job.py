@@ -159,15 +159,34 @@ def test_a_message_that_comes_in_pieces_is_one(tmp_path: Path) -> None:
     assert finished.ending == Ending("succeeded") and len(finished.progress) == 1
 
 
-def test_a_node_that_complains_waits_for_the_one_that_knows_the_cause(tmp_path: Path) -> None:
-    # The second agent finds its dead rank only after the parent has taken the first one's complaint.
-    slow = f"""
+COMPLAINS = f"tell({ended(COMPLAINT)!r}); close(3); rest()"
+LEAVES = f"say('leaving', signal='SIGTERM'); tell({ended(STOPPED)!r}); close(3); rest()"
+STOPS = f"assert told(300); tell({ended(STOPPED)!r}); close(3); rest()"
+FINDS_ITS_DEAD_RANK_LATER = f"""
 while "workers_ended" not in open(FLAG).read():
     if told(0.05): tell({ended(STOPPED)!r}); close(3); sys.exit()
 tell({ended(DEATH)!r}); close(3); rest()
 """
-    finished = FinishedJob(tmp_path, f"tell({ended(COMPLAINT)!r}); close(3); rest()", slow)
-    assert (finished.ending.status, finished.ending.reason) == ("failed", "node 1: rank 1: killed by SIGKILL")
+"""The parent has taken the complaint of the other by then."""
+
+
+@pytest.mark.parametrize(
+    ("scripts", "reason"),
+    [
+        ((COMPLAINS, FINDS_ITS_DEAD_RANK_LATER), "node 1: rank 1: killed by SIGKILL"),
+        (
+            (STOPS, "sys.exit('reboot')"),
+            "node 1 was lost: the agent on node 1 (host1) ended: reboot; see logs/agent-001.log",
+        ),
+        ((LEAVES,), "the agent on node 0 was told to stop by SIGTERM"),
+    ],
+)
+def test_the_node_that_knows_the_cause_is_named_and_the_others_are_stopped(
+    tmp_path: Path, scripts: tuple[str, ...], reason: str
+) -> None:
+    finished = FinishedJob(tmp_path, *scripts)
+    assert (finished.ending.status, finished.ending.reason) == ("failed", reason)
+    assert finished.codes[0] == 0
 
 
 def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path) -> None:
@@ -176,7 +195,7 @@ def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path) -> None:
 
     patient = f"told(300); tell({ended(None)!r}); close(); rest()"
     waiting = StandingTime((CAUSE_SECONDS, has_complained))
-    finished = FinishedJob(tmp_path, f"tell({ended(COMPLAINT)!r}); close(3); rest()", patient, waiting=waiting)
+    finished = FinishedJob(tmp_path, COMPLAINS, patient, waiting=waiting)
     assert finished.ending == ended_as("failed", message("ending.on_node", node="0", what=COMPLAINT.reason))
 
 
@@ -209,34 +228,14 @@ def test_a_node_without_an_ending_is_quoted_and_its_words_are_kept(tmp_path: Pat
     assert (finished.bundle / "logs" / "agent-000.log").read_text() == "one\nOSError: no room\n"
 
 
-def test_a_node_that_is_lost_stops_the_others(tmp_path: Path) -> None:
-    finished = FinishedJob(
-        tmp_path, f"assert told(300); tell({ended(STOPPED)!r}); close(3); rest()", "sys.exit('reboot')"
-    )
-    assert (finished.ending.status, finished.ending.reason) == (
-        "failed", "node 1 was lost: the agent on node 1 (host1) ended: reboot; see logs/agent-001.log"
-    )  # fmt: skip
-    assert finished.codes[0] == 0
-
-
-def test_an_agent_that_somebody_else_tells_to_stop_ends_the_run_with_what_the_cluster_knows(tmp_path: Path) -> None:
-    leaving = f"say('leaving', signal='SIGTERM'); tell({ended(STOPPED)!r}); close(3); rest()"
-    finished = FinishedJob(tmp_path, leaving)
-    assert (finished.ending.status, finished.ending.reason) == (
-        "failed",
-        "the agent on node 0 was told to stop by SIGTERM",
-    )
-
+def test_what_the_cluster_knows_of_an_agent_that_was_told_to_stop_is_said(tmp_path: Path) -> None:
     class Slurm(ScriptAllocation):
         def explain(self, node: Node) -> str:
             return f"Slurm says: job 7 on {node.name} was cancelled"
 
-    other = tmp_path / "other"
-    other.mkdir()
-    explained = FinishedJob(other, allocation=Slurm(leaving, share_host=True, greeting=GREETING + TELL))
-    assert explained.ending.reason == (
-        "the agent on node 0 was told to stop by SIGTERM: Slurm says: job 7 on host0 was cancelled"
-    )
+    explained = FinishedJob(tmp_path, allocation=Slurm(LEAVES, share_host=True, greeting=GREETING + TELL))
+    told = "the agent on node 0 was told to stop by SIGTERM"
+    assert explained.ending.reason == f"{told}: Slurm says: job 7 on host0 was cancelled"
 
 
 def test_an_agent_of_another_version_ends_the_run_with_both_versions(

@@ -13,11 +13,9 @@ import pytest
 from flagperf.errors import BadInput
 from flagperf.metrics.alignment import LOSS_ALIGNED
 from flagperf.metrics.registry import vocabulary
-from flagperf.plugins.installed import load_plugins
 from flagperf.report.sections.result_tables import COLUMNS, ROWS
 from flagperf.spec.manifest import PAGE_COLUMNS, PAGE_PARTS, PAGE_ROWS, REPORT_METRICS, Manifest
 from flagperf.spec.manifest_reading import read_manifest, with_references
-from flagperf.spec.values import Layer, resolve
 from flagperf_publish.pages.setup import STRATEGIES
 
 GOOD = """
@@ -340,10 +338,3 @@ def test_plain_requirements_are_read_without_an_import_that_costs_time(path: Pat
 )
 def test_the_vocabulary_is_that_of_the_later_stages(written: Sequence[str], real: Iterable[str]) -> None:
     assert set(written) == set(real), "core/flagperf/spec/manifest.py lists the names that a case.toml may use"
-
-
-@pytest.mark.parametrize("name", sorted(load_plugins().cases()))
-def test_the_profiles_of_every_installed_case_fit_its_values(name: str) -> None:
-    manifest = load_plugins().case(name).manifest
-    for profile, content in manifest.profiles.items():
-        resolve(manifest, [Layer(f"profile {profile}", content.values)])
