@@ -157,12 +157,11 @@ def test_one_of_several_names_is_enough(tmp_path: Path, capfd: pytest.CaptureFix
     assert found["items"][0]["files"][0]["files"][0]["path"] == "data/lambada_test.jsonl"
 
 
-def test_values_name_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_values_name_files_and_a_profile_that_reads_nothing_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     _, found = check_json(capfd, "llama2_70b", tmp_path, "--set", "data.prefix=mine")
     assert states(found) == {"mine.bin": "missing", "mine.idx": "missing"}
-
-
-def test_a_profile_that_reads_nothing_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert check(capfd, "distilbert", tmp_path, "--profile", "tiny")[:2] == (
         0,
         "profile tiny of distilbert reads no files with these values\n",

@@ -42,15 +42,12 @@ def test_a_bundle_that_lost_its_run_json_is_called_damaged_by_path_and_by_id(
         assert f"{damaged} has no run.json: it is not a bundle, or it is damaged" in capfd.readouterr().err
 
 
-def test_verify_says_that_run_json_is_missing(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_verify_names_all_that_a_bundle_lost(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for word in (str(damaged), RUN_ID):
         assert run_cli(["runs", "verify", word, "--runs-dir", str(damaged.parent)]) == 3
         problem, verdict = capfd.readouterr().out.splitlines()
         assert problem == "run.json is missing"
         assert verdict.startswith(f"{RUN_ID}: not verified: ")
-
-
-def test_verify_names_all_that_a_bundle_lost(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (damaged / "MANIFEST").unlink()
     assert run_cli(["runs", "verify", str(damaged)]) == 3
     assert capfd.readouterr().out.splitlines()[:2] == [

@@ -49,16 +49,7 @@ def test_all_runs_of_the_folder_then_only_new_ones(folder: Path, capfd: pytest.C
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["latest"],
-        [SECOND],
-        [SECOND[:16]],
-        [f"runs/{SECOND}"],
-        [f"runs/{SECOND}", SECOND],
-        ["*-1x2-*"],
-        ["tag:shown"],
-        [f"{SECOND},latest"],
-    ],
+    [["latest"], [SECOND[:16]], [f"runs/{SECOND}", SECOND], ["*-1x2-*"], ["tag:shown"], [f"{SECOND},latest"]],
 )
 def test_runs_are_named_as_elsewhere(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_labels(folder / "runs" / SECOND, Labels(("shown",)))

@@ -74,10 +74,7 @@ def test_times_are_seconds_since_the_launch() -> None:
     assert list(course.ends) == [8, 12, 18]
     assert course.evaluations == ((12, 16),)
     assert course.reports == [(2, {"acc": 0.5})]
-
-
-def test_a_period_leaves_out_evaluation_and_logging() -> None:
-    assert list(course_of(*TYPICAL).periods) == [2, 4, 2]
+    assert list(course.periods) == [2, 4, 2], "without evaluation and logging"
 
 
 def test_the_parts_make_up_the_whole_time() -> None:
@@ -102,11 +99,8 @@ def test_work_is_summed_over_ranks_and_the_slowest_decides_the_time() -> None:
     assert found is not None
     assert found.rates["compute"][0].middle == 2  # 8 samples in 4 s
     assert found.computes == [4]
-
-
-def test_of_a_part_of_the_ranks_the_mean_work_of_all_counts() -> None:
-    found = step_course([course_of(began(0), step(1, 0, 2, samples=4), ended(2))], "samples", 100.0)
-    assert found is not None and found.rates["compute"][0].middle == 50
+    of_a_part = step_course([fast], "samples", 100.0)  # the mean work of all ranks counts
+    assert of_a_part is not None and of_a_part.rates["compute"][0].middle == 50
 
 
 def test_warmup_is_in_the_losses_and_not_in_the_rates() -> None:
@@ -171,23 +165,17 @@ def test_a_spike_of_one_card_among_many_samples_is_kept() -> None:
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 
 
-def test_few_values_stay_as_they_are() -> None:
-    assert means([1.0, 2.0], [5.0, 7.0]) == (Bucket(1.0, 5.0, 5.0, 5.0), Bucket(2.0, 7.0, 7.0, 7.0))
-    assert means([], []) == ()
-
-
 def test_a_bucket_has_the_mean_and_the_extremes_of_its_values_at_its_last_x() -> None:
     found = means(list(range(6)), [1.0, 3.0, 2.0, 10.0, 0.0, 5.0], num=2)
     assert found == (Bucket(2, 1.0, 2.0, 3.0), Bucket(5, 0.0, 5.0, 10.0))
+    assert means([1.0, 2.0], [5.0, 7.0]) == (Bucket(1.0, 5.0, 5.0, 5.0), Bucket(2.0, 7.0, 7.0, 7.0))
+    assert means([], []) == ()
 
 
 def test_a_ratio_of_a_bucket_is_that_of_its_sums() -> None:
     """A long step counts more than a short one: 20 samples in 4 s are 5 a second."""
     assert ratios([1.0, 2.0], [10.0, 10.0], [1.0, 3.0], num=1) == (Bucket(2.0, 10 / 3, 5.0, 10.0),)
-
-
-def test_a_value_without_a_duration_is_left_out() -> None:
-    assert ratios([1.0, 2.0], [10.0, 10.0], [0.0, 2.0]) == (Bucket(2.0, 5.0, 5.0, 5.0),)
+    assert ratios([1.0, 2.0], [10.0, 10.0], [0.0, 2.0]) == (Bucket(2.0, 5.0, 5.0, 5.0),), "one without a duration"
 
 
 @given(st.lists(numbers, min_size=1, max_size=1000))
