@@ -34,16 +34,10 @@ def test_a_folder_that_is_no_bundle_is_called_so(
     assert printed.err == f"flagperf: {tmp_path} has no run.json: it is not a bundle, or it is damaged\n"
 
 
-def test_a_bundle_that_lost_its_run_json_is_called_damaged_by_path_and_by_id(
-    damaged: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_names_all_that_a_bundle_lost(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for word in (str(damaged), RUN_ID):
         assert run_cli(["report", word, "--runs-dir", str(damaged.parent)]) == 2
         assert f"{damaged} has no run.json: it is not a bundle, or it is damaged" in capfd.readouterr().err
-
-
-def test_verify_names_all_that_a_bundle_lost(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for word in (str(damaged), RUN_ID):
         assert run_cli(["runs", "verify", word, "--runs-dir", str(damaged.parent)]) == 3
         problem, verdict = capfd.readouterr().out.splitlines()
         assert problem == "run.json is missing"
