@@ -78,7 +78,7 @@ def test_without_a_browser_the_file_is_named(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--format", "md", "--open"], "--open shows a page in the browser"),
+        (["--format", "md", "--open"], "--open needs --format html"),
         (["--out", "x"], "a table is for the terminal"),
         (["--format", "json", "--lang", "zh"], "add --format md or html"),
         (["--format", "html", "--out", "/nowhere/page.html"], "cannot write /nowhere/page.html"),

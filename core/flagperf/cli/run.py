@@ -90,8 +90,8 @@ def run(
 ) -> int:
     """Run a case and record it in a bundle, from which every metric can be recomputed.
 
-    With --repeat, every run is a bundle of its own, and what they say together is printed at the end. The exit code is
-    that of the worst. Ctrl-C ends the run and the group; so does a first run without results.
+    With --repeat, every run has its own bundle, and a summary of all runs is printed at the end. The exit code is the
+    worst of all runs. Ctrl-C stops the run and the group; so does a first run without results.
     """
     raise_on_signals()
     directory = runs_directory(runs_dir)

@@ -46,14 +46,16 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option("--case", "cases", multiple=True, metavar="CASE", shell_complete=complete_case, help="Of this case.")
+@click.option(
+    "--case", "cases", multiple=True, metavar="CASE", shell_complete=complete_case, help="Only runs of this case."
+)
 @click.option(
     "--vendor",
     "vendors",
     multiple=True,
     metavar="WORD",
     shell_complete=complete_vendor,
-    help="On this vendor's cards.",
+    help="Only runs on this vendor's cards.",
 )
 @click.option(
     "--status",
@@ -61,9 +63,9 @@ def runs() -> None:
     multiple=True,
     metavar="STATUS",
     shell_complete=complete_status,
-    help="How it ended, or running, killed, unknown.",
+    help="Only runs that ended like this, or that are running, killed or unknown.",
 )
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="With this tag.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only runs with this tag.")
 @runs_dir_option
 @common
 def list_command(
@@ -125,15 +127,15 @@ def show(run: str, published: bool | None, runs_dir: str | None, as_json: bool) 
 
 @runs.command()
 @click.argument("run", required=False, shell_complete=complete_run)
-@click.option("--once", is_flag=True, help="Print how it is now, and end.")
+@click.option("--once", is_flag=True, help="Print the current state and exit.")
 @runs_dir_option
 @common
 def watch(run: str | None, once: bool, runs_dir: str | None, as_json: bool) -> int:
-    """Look at a run while it goes on, from any terminal: ranks, step time, loss, memory and power of each device.
+    """Show a running benchmark live, from any terminal: ranks, step time, loss, memory and power of each device.
 
-    RUN is the one that is running, if it is not named. The screen is renewed every second; q or Ctrl-C leaves it, and
-    the run goes on. Without a terminal, a line is printed every few seconds. --json prints how it is now, and ends.
-    The exit code is that of the run once it is over (3 if it was killed), and 0 if it is left before that.
+    RUN defaults to the run that is running. The screen is refreshed every second; q or Ctrl-C leaves it, and the run
+    goes on. Without a terminal, a line is printed every few seconds. --json prints the current state and exits. The
+    exit code is that of the run once it is over (3 if it was killed), and 0 if you leave before that.
     """
     from flagperf.cli.watch import running_run
     from flagperf.cli.watch import watch as follow
@@ -178,11 +180,11 @@ def _is_agreed(bundles: Sequence[Removable]) -> bool:
 @runs.command()
 @click.argument("run", shell_complete=complete_run)
 @click.argument("tags", nargs=-1, required=True, metavar="TAG...")
-@click.option("--remove", is_flag=True, help="Take these tags away.")
+@click.option("--remove", is_flag=True, help="Remove these tags.")
 @runs_dir_option
 @common
 def tag(run: str, tags: tuple[str, ...], remove: bool, runs_dir: str | None, as_json: bool) -> None:
-    """Give a run tags, which `runs list --tag` finds. They are beside the sealed files: the run still verifies."""
+    """Give a run tags, which `runs list --tag` finds. The run still verifies."""
     found, words = find_run(run, runs_directory(runs_dir)), [*map(checked_tag, tags)]
     labels = read_labels(found)
     for word in words:
@@ -200,7 +202,7 @@ def tag(run: str, tags: tuple[str, ...], remove: bool, runs_dir: str | None, as_
 @runs_dir_option
 @common
 def note_command(run: str, text: str, runs_dir: str | None, as_json: bool) -> None:
-    """Write a note to a run, in place of the one that it has; an empty TEXT takes it away. The run still verifies."""
+    """Set the note of a run; an empty TEXT removes it. The run still verifies."""
     found = find_run(run, runs_directory(runs_dir))
     _label(found, msgspec.structs.replace(read_labels(found), note=checked_note(text)), as_json)
 
@@ -217,9 +219,9 @@ def _label(bundle: Path, labels: Labels, as_json: bool) -> None:
 @click.argument("job")
 @runs_dir_option
 def attach(job: str, runs_dir: str | None) -> int:
-    """Follow a run that was started with --detach, until it ends; with its exit code. Ctrl-C leaves it running.
+    """Follow a run that was started with --detach until it ends, and exit with its exit code. Ctrl-C leaves it running.
 
-    Where the cluster ended the job and the command left no word, as when its node failed, the run is ended here.
+    If the cluster ended the job without a word from the command, as when a node failed, the run is ended here.
     """
     from flagperf.cli.queue import attach as follow
 
@@ -247,7 +249,7 @@ def cancel(job: str, runs_dir: str | None, as_json: bool) -> None:
 @runs_dir_option
 @common
 def end(run: str, gone: bool, runs_dir: str | None, as_json: bool) -> None:
-    """End a run whose command was killed: as failed, with what was measured. One that is at work is refused."""
+    """Mark a run whose command was killed as failed, and keep its data. Refuse a run that is still active."""
     from flagperf.run import check_gone, end_abandoned, has_ended
 
     found = find_run(run, runs_directory(runs_dir))

@@ -53,7 +53,7 @@ PAGES: dict[str, Callable[[Comparison, Lang], str]] = {
     default=MARGIN * 100,
     show_default=True,
     metavar="PERCENT",
-    help="A smaller difference is none.",
+    help="Smaller differences count as none.",
 )
 @click.option(
     "--format",
@@ -84,7 +84,7 @@ def compare(
 
     What makes sides incomparable, and what differs in setup, is printed first. Groups of two runs and more get ratios
     with intervals, and verdicts; one run against one gets a difference. The exit code is 9 if a limit of --fail-if is
-    broken, and 2 if one cannot be judged; an undecided one is said and is no failure.
+    broken, and 2 if one cannot be checked. Undecided limits are reported and do not fail.
     """
     form = form_of(form, lang, as_json, "terminal", PAGES)
     wanted = [parse_limit(text) for text in limits]

@@ -83,7 +83,9 @@ def parquet(**asked: Any) -> None:
 
 @export.command()
 @click.option("--tracking-uri", required=True, metavar="URI", help="The server, for example http://localhost:5000.")
-@click.option("--experiment", default="flagperf", show_default=True, metavar="NAME", help="Made where it is absent.")
+@click.option(
+    "--experiment", default="flagperf", show_default=True, metavar="NAME", help="It is created if it does not exist."
+)
 @_selection
 def mlflow(
     runs: tuple[str, ...],

@@ -71,8 +71,8 @@ def report(
     """Print runs for the terminal, as a result page in Markdown, as a page with charts in HTML, as JSON, or their
     measured rows as CSV.
 
-    For the terminal, one run is a card, as `flagperf runs show` prints it, and several are a table. It fits the width
-    of the terminal; in a pipe it has 200 columns, unless COLUMNS is set.
+    One run prints a summary, as `flagperf runs show` does; several print a table. Output fits the terminal, and has
+    200 columns in a pipe, unless COLUMNS is set.
 
     The HTML page is one file without scripts that needs no network; its charts over time come from the raw files of the
     runs. --open shows it in the browser: the file of --out, else one in the folder for temporary files, whose path is
@@ -83,7 +83,7 @@ def report(
     """
     form = form_of(form, lang, as_json, "table", ("md", "html"))
     if show_page and form != "html":
-        raise BadInput(f"--open shows a page in the browser, --format {form} is none; add --format html")
+        raise BadInput("--open needs --format html")
     if out is not None and form == "table":
         raise BadInput(
             "--out writes a page or data, and a table is for the terminal; add --format html, md, json or csv"
