@@ -28,6 +28,22 @@ from flagperf_cases import flagperf_cases
 FOLDERS = {case.manifest.parent.name: case.manifest.parent for case in flagperf_cases()}
 FILES = {"case.toml", "README.md", "__init__.py", "case.py", "data.py"}
 
+DESCRIBED: dict[str, tuple[dict[str, int], tuple[int | bool | None, ...]]] = {
+    "aquila_33b": ({"made_up": 8}, (2, 8, 8, 55, True, 2 * (4 * 64 * 64 + 3 * 64 * 128) + 64 * 64, None)),
+    "distilbert": (
+        {"synthetic train": 70, "synthetic eval": 20}, (2, 4, 16, 32, False, 2 * (4 * 64 * 64 + 2 * 64 * 128), None),
+    ),
+    "glm": (
+        {"synthetic train": 40, "synthetic eval": 9}, (1, 4, 16, 36, False, 4 * 64 * 64 + 2 * 64 * 128 + 64 * 64, None),
+    ),
+    "llama2_70b": ({"made_up": 255}, (2, 4, 16, 32, True, 2 * (3 * 64 * 64 + 3 * 64 * 128) + 64 * 64, None)),
+    "llama2_7b_finetune": (
+        {"synthetic train": 778, "synthetic val": 5, "synthetic test": 5},
+        (2, 4, 16, 48, True, 2 * (4 * 64 * 64 + 3 * 64 * 128) + 64 * 72, 2 * 2 * 2 * 8 * 64),
+    ),
+}  # fmt: skip
+"""Rows by name of the data; layers, heads, head size, sequence, causal, parameters of matrix products and of LoRA."""
+
 Runs = Callable[[str, int], list[list[Event]]]
 
 
@@ -125,8 +141,13 @@ def check_steps(manifest: Manifest, ranks: list[list[Event]]) -> None:
         began, ended = seen.index(f"{manifest.kind} began"), seen.index(f"{manifest.kind} ended")
         assert {index for index, moment in enumerate(seen) if moment == "StepFinished"} <= set(range(began, ended))
         assert len(steps(events)) == len(steps(ranks[0])) > 0
-        assert [type(event) for event in events].count(ModelDescribed) == 1
-        assert any(isinstance(event, DataDescribed) for event in events)
+        rows_by_name, model = DESCRIBED[manifest.name]
+        assert {event.name: event.rows for event in events if isinstance(event, DataDescribed)} == rows_by_name
+        (told,) = [event for event in events if isinstance(event, ModelDescribed)]
+        sizes = (told.layers, told.heads, told.head_size, told.sequence, told.causal)
+        assert (*sizes, told.matmul_parameters, told.lora_parameters) == model
+        if manifest.kind == "training" and "evaluation ended" in seen:
+            assert seen.index("evaluation ended") < began, "the first evaluation is not training time"
         assert reports(events) == reports(ranks[0])
         assert {quality.name for quality in manifest.qualities} <= set().union(*reports(events))
         if manifest.kind == "training":

@@ -171,7 +171,8 @@ def initialise(model: Decoder, seed: int, std: float, device: str, *, output_std
         if name.removesuffix(".weight") in norms:
             return torch.ones(parameter.shape)
         own_std = output_std if output_std is not None and name.endswith(OUTPUTS) else std
-        generator = torch.Generator().manual_seed(seed_of(seed, seed_name(model, name)))
+        digest = hashlib.sha256(f"{seed} {seed_name(model, name)}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
         return torch.empty(parameter.shape).normal_(0.0, own_std, generator=generator)
 
     fill(model, device, drawn)
@@ -192,11 +193,6 @@ def fill(model: Decoder, device: str, full: Callable[[str, nn.Parameter], torch.
         for name, parameter in model.named_parameters():
             local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
             local.copy_(_slice(parameter, full(name, parameter)))
-
-
-def seed_of(seed: int, name: str) -> int:
-    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def seed_name(model: Decoder, name: str) -> str:

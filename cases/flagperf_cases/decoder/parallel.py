@@ -9,7 +9,6 @@ In this order: the layout and the model, one step, a pipeline stage, gradients.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,14 +146,6 @@ def is_sharded(layout: Layout, has_autocast: bool) -> bool:
     because it casts the weights once. Autocast alone would cast them for every micro-batch and keep each copy until its
     backward pass."""
     return layout.dp > 1 or (has_autocast and layout.world_size > 1)
-
-
-def gather_parameters(model: Decoder) -> Sequence[tuple[str, torch.Tensor]]:
-    """Gather all weights over tensor and data parallel ranks, by full name. For tests and small models."""
-    return [
-        (name, value.full_tensor() if isinstance(value, DTensor) else value.detach())
-        for name, value in model.named_parameters()
-    ]
 
 
 # --- one step ---------------------------------------------------------------------------------------------------------

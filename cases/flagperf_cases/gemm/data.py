@@ -40,12 +40,6 @@ class Shape(msgspec.Struct, frozen=True):
         return 2 * self.m * self.n * self.k
 
 
-def read_shape(text: str) -> Shape:
-    if not re.fullmatch(r"[1-9]\d{0,6}x[1-9]\d{0,6}x[1-9]\d{0,6}", text):
-        raise BadInput(f"gemm: {text!r} is not a shape; write MxNxK, for example 8192x8192x8192")
-    return Shape(*map(int, text.split("x")))
-
-
 def planned_shapes(values: dict[str, Any]) -> dict[str, list[Shape]]:
     """Return by class the shapes, each in the first class that has it. The first class has the one that results are
     compared by."""
@@ -54,5 +48,7 @@ def planned_shapes(values: dict[str, Any]) -> dict[str, list[Shape]]:
     classes: dict[Shape, str] = {}
     for kind, of_kind in texts.items():
         for text in of_kind:
-            classes.setdefault(read_shape(text), kind)
+            if not re.fullmatch(r"[1-9]\d{0,6}x[1-9]\d{0,6}x[1-9]\d{0,6}", text):
+                raise BadInput(f"gemm: {text!r} is not a shape; write MxNxK, for example 8192x8192x8192")
+            classes.setdefault(Shape(*map(int, text.split("x"))), kind)
     return {kind: [shape for shape, its_kind in classes.items() if its_kind == kind] for kind in texts}

@@ -30,7 +30,7 @@ def answer(work: Work) -> dict[str, Any]:
 
 def train(work: Work) -> dict[str, Any]:
     """A few steps of SGD on the same global batches whatever the layout is."""
-    from flagperf_cases.decoder.parallel import Trainer, build_model, clip, find_place, gather_parameters, total_norm
+    from flagperf_cases.decoder.parallel import Trainer, build_model, clip, find_place, total_norm
 
     shape, layout = DecoderShape(**work["shape"]), Layout(**work["layout"])
     place = find_place(layout, "cpu")
@@ -59,6 +59,12 @@ def train(work: Work) -> dict[str, Any]:
         "dp_rank": place.dp_rank,
         "final": [(name, value.clone()) for name, value in gather_parameters(model)],
     }
+
+
+def gather_parameters(model: Any) -> list[tuple[str, Any]]:
+    """All weights over tensor and data parallel ranks, by full name."""
+    whole = ((name, getattr(value, "full_tensor", value.detach)()) for name, value in model.named_parameters())
+    return list(whole)
 
 
 def read(work: Work) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from case_harness import CaseHarness, moments, reports, steps
 
-from flagperf.events import DataDescribed, ModelDescribed, SpanEnded
+from flagperf.events import SpanEnded
 
 CASE = CaseHarness("glm")
 
@@ -51,15 +51,7 @@ def test_the_events_tell_what_was_done(tmp_path: Path, monkeypatch: pytest.Monke
     changes = {"training__max_samples": 46, "evaluation__every_samples": 17, "evaluation__max_rows": 5}
     events = CASE.run(CASE.values("tiny", **SHORT, **changes, evaluation__target=1.0))
     kinds = moments(events)
-    assert kinds.index("evaluation ended") < kinds.index("training began")  # the first evaluation is not training time
     assert kinds[-1] == "training ended"
-    assert [(event.name, event.rows) for event in events if isinstance(event, DataDescribed)] == [
-        ("synthetic train", 40),
-        ("synthetic eval", 9),
-    ]
-    (model,) = [event for event in events if isinstance(event, ModelDescribed)]
-    assert (model.layers, model.heads, model.head_size, model.sequence, model.causal) == (1, 4, 4, 36, False)
-    assert model.matmul_parameters == 4 * 16 * 16 + 2 * 16 * 128 + 64 * 16
     assert {report["evaluated"] for report in reports(events)} == {5}
     assert [step.samples for step in steps(events)] == [4] * 12  # 10 of the first epoch, 2 of the second
     evaluated_after = [event.step for event in events if isinstance(event, SpanEnded) and event.name == "evaluation"]

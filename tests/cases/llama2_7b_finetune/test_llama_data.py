@@ -123,12 +123,6 @@ def test_dialogues_are_tokenised_as_llama_does(shared_data: Path, tmp_path: Path
 # --- tokenizers -------------------------------------------------------------------------------------------------------
 
 
-def test_a_model_with_bos_and_eos_is_read(tmp_path: Path) -> None:
-    tokenizer = SentencePieceTokenizer(train_tokenizer(tmp_path / "tokenizer.model"))
-    assert (tokenizer.bos, tokenizer.eos) == (1, 2)
-    assert tokenizer.bos not in tokenizer.encode("the fox")
-
-
 @pytest.mark.parametrize(("missing", "name"), [("bos_id", "BOS"), ("eos_id", "EOS")])
 def test_a_model_without_bos_or_eos_is_refused(tmp_path: Path, missing: str, name: str) -> None:
     with pytest.raises(BadInput, match=f"has no {name} token"):

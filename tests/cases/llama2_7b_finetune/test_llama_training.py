@@ -13,7 +13,7 @@ import torch
 from case_harness import CaseHarness, Changes, global_losses, moments, reported, steps
 
 from flagperf.api import precision
-from flagperf.events import DataDescribed, Event, ModelDescribed, PartsReported, Reported
+from flagperf.events import Event, PartsReported, Reported
 from flagperf.worker.accelerator import GradientScaler
 from flagperf_cases.llama2_7b_finetune.case import Trainer
 from flagperf_cases.llama2_7b_finetune.data import check_files
@@ -196,16 +196,8 @@ def test_the_events_tell_what_was_done(tiny: list[Event]) -> None:
     assert (
         kinds.count("evaluation ended") == 1 + 3 + 2
     )  # before training, after each epoch, the test split and the questions
-    assert kinds.index("evaluation ended") < kinds.index("training began")
     after = kinds[kinds.index("training ended") :]
     assert after.count("evaluation ended") == 2  # outside the training span
-    assert [event.name for event in tiny if isinstance(event, DataDescribed)] == [
-        "synthetic train",
-        "synthetic val",
-        "synthetic test",
-    ]
-    (model,) = [event for event in tiny if isinstance(event, ModelDescribed)]
-    assert (model.lora_parameters, model.causal, model.sequence) == (2 * 2 * 2 * 8 * 64, True, 192)
     parts = {event.by: event.values for event in tiny if isinstance(event, PartsReported)}
     assert list(parts) == ["category", "subject"]
     assert list(parts["subject"]) == ["things", "words"]

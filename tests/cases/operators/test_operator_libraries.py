@@ -37,8 +37,6 @@ def test_right_wrong_failing_and_missing_replacements(tmp_path: Path) -> None:
     chosen = settings(only=operators, dtypes=["fp32"], directions=["forward"], libraries=["eager", "swift"])
     run = flagperf(tmp_path, "run", "operators", "--vendor", "cpu", *chosen)
     assert run.returncode == 0, run.stderr
-    assert flagperf(tmp_path, "runs", "verify", "latest").returncode == 0
-
     (bundle,) = (tmp_path / "runs").iterdir()
     recorded = json.loads((bundle / "run.json").read_text())
     assert recorded["job"]["operator_libraries"] == {"swift": "flagperf-swift 1.0"}
