@@ -158,7 +158,7 @@ def unreleased(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-UNRELEASED = "was recorded by an unreleased version (schema {}); record the run anew"
+UNRELEASED = "was recorded by an unreleased version (schema {}); run the case again"
 
 
 def test_a_bundle_of_an_unreleased_version_is_one_line_with_its_reason_in_a_list(unreleased: Path) -> None:
