@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import psutil
 
 
@@ -18,3 +21,10 @@ def is_pid_alive(pid: int) -> bool:
         return is_alive(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 600
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -13,7 +12,7 @@ import pytest
 from flagperf.api import CommandOutput, Machine
 from flagperf.api.machine import _abandon
 from flagperf.kit import run_tool
-from live_processes import is_alive
+from live_processes import is_alive, wait_until
 
 
 def test_files_are_read_and_matched_below_the_root(tmp_path: Path) -> None:
@@ -81,13 +80,6 @@ def test_what_a_wrapper_script_started_is_killed_with_it(tmp_path: Path) -> None
     _abandon(process)
     assert process.wait() == -signal.SIGKILL
     wait_until(lambda: not is_alive(tool))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 600
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_tool_that_hangs_dies_with_its_caller() -> None:

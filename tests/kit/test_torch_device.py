@@ -67,15 +67,12 @@ def test_the_order_of_torch_is_not_the_order_of_the_cards() -> None:
     assert [backend._identify(rank, [CARD, other])[0] for rank in range(2)] == [other, CARD]
 
 
-def test_two_devices_on_one_address_are_not_told_apart_by_it() -> None:
+def test_chips_on_one_address_are_not_told_apart_by_it_even_if_one_is_alone_in_the_run() -> None:
     chips = [msgspec.structs.replace(CARD, id=f"S7/{chip}", uuid="") for chip in range(2)]
     assert [Backend(PLACE, PLACE)._identify(rank, chips) for rank in range(2)] == [(chip, "none") for chip in chips]
-
-
-def test_a_chip_alone_in_a_run_is_not_told_by_the_address_that_it_shares() -> None:
-    chip = msgspec.structs.replace(CARD, id="S7/1", uuid="", board="S7")
-    assert Backend(PLACE)._identify(0, [chip]) == (chip, "none")
-    with_address_of_its_own = msgspec.structs.replace(chip, id=chip.pci_address)
+    alone = msgspec.structs.replace(chips[1], board="S7")
+    assert Backend(PLACE)._identify(0, [alone]) == (alone, "none")
+    with_address_of_its_own = msgspec.structs.replace(alone, id=alone.pci_address)
     assert Backend(PLACE)._identify(0, [with_address_of_its_own])[1] == "pci"
 
 
