@@ -37,7 +37,6 @@ from flagperf.bundle.paths import (
     SIGNATURE_FILE,
 )
 from flagperf.bundle.run_record import Ending, Run, Status, gated
-from flagperf.bundle.signature import Signature, check_signature
 from flagperf.errors import BadInput, FlagPerfError
 from flagperf.event_files import EventFile, read_events
 from flagperf.event_files import of_type as of
@@ -72,12 +71,17 @@ def verify_bundle(path: Path, signers: Path | None = None, *, recomputed_bytes: 
     unreadable = unreadable_files(path)
     if unreadable:
         return Verification(tuple(unreadable), (), 0, num_files)
-    signature = check_signature(path, signers) if signers is not None else Signature()
     raw = (file.stat().st_size for folder in (EVENTS, SAMPLES) for file in (path / folder).glob("*.jsonl"))
     recomputes = recomputed_bytes is None or sum(raw) <= recomputed_bytes
     problems, run = _compared(path, recomputes)
-    notes = []
-    if signers is None and (path / SIGNATURE_FILE).exists():
+    notes, signer = [], ""
+    if signers is not None:
+        from flagperf.bundle.signature import check_signature
+
+        signature = check_signature(path, signers)
+        signer = signature.signer
+        problems = [*problems, signature.problem] if signature.problem else problems
+    elif (path / SIGNATURE_FILE).exists():
         notes.append(f"{SIGNATURE_FILE} was not checked; --signers FILE does")
     with contextlib.suppress(BadInput):  # it is a problem already
         redaction = read_redaction(path)
@@ -85,11 +89,11 @@ def verify_bundle(path: Path, signers: Path | None = None, *, recomputed_bytes: 
             replaced = f"pseudonyms for {redaction.summary}"
             notes.append(f"it is redacted ({replaced}): its hashes were made over these, and do not witness the run")
     return Verification(
-        tuple(dict.fromkeys([*problems, signature.problem] if signature.problem else problems)),
+        tuple(dict.fromkeys(problems)),
         tuple(notes),
         len(run.metrics) if run else 0,
         num_files,
-        signature.signer,
+        signer,
         redacted=run is not None and run.redacted,
         recomputed=recomputes,
     )

@@ -8,7 +8,6 @@ from flagperf.bundle.run_record import RecordedRun
 from flagperf.kinds import KINDS
 from flagperf.messages import clauses, label, say
 from flagperf.report.document import Block, Bullets, Facts, Heading, LabelledCell, Paragraph, Text
-from flagperf.report.sections.operator_tables import operator_blocks, replayed_blocks
 from flagperf.report.sections.published_tables import OwnRun, published_results
 from flagperf.report.sections.row_tables import figure_table, measured_tables
 from flagperf.report.sections.spread import spread_blocks
@@ -39,10 +38,12 @@ def overview(recorded: RecordedRun, *, published: bool | None = None) -> Iterato
     yield from (Paragraph(sentence) for sentence in recorded_operators(recorded, "en"))
     yield from figure_table(run, "en")
     if "operator_rows" in KINDS[run.manifest.kind].sections:
+        from flagperf.report.sections.operator_tables import operator_blocks, replayed_blocks
+
         yield from operator_blocks(run, "en", published=published)
+        yield from replayed_blocks(run, "en")
     else:
         yield from measured_tables(run, "en")
-    yield from replayed_blocks(run, "en")
     yield from spread_blocks(run, "en")
     yield from published_results([run.manifest], [OwnRun(run, say("this_run", "en"))], "en", asked=published)
     yield Paragraph(f"bundle: {recorded.path}")
