@@ -2,7 +2,7 @@
 
 import pytest
 from markdown_it import MarkdownIt
-from report_parsing import footnotes, tables, value
+from report_reading import footnotes, tables, value
 
 from flagperf.report import document as doc
 from flagperf_publish.render.markdown import to_markdown

@@ -1,13 +1,11 @@
 """Columns, rows and the words of a configuration, one by one."""
 
 import pytest
-from report_builders import COLUMNS, MANIFEST, ROWS, changed, metric, metrics, recorded
-from report_parsing import unpadded
+from report_builders import MANIFEST, changed, metric, metrics, recorded
+from report_reading import unpadded
 
 from flagperf.report.document import Empty, Value
-from flagperf.report.sections.result_tables import COLUMNS as KNOWN_COLUMNS
-from flagperf.report.sections.result_tables import ROWS as KNOWN_ROWS
-from flagperf.report.sections.result_tables import check_layout, columns
+from flagperf.report.sections.result_tables import columns
 from flagperf.report.wording import configuration, overrides, short_ids
 from flagperf.spec.manifest import Page, Quality
 from flagperf_publish.pages.layouts import page
@@ -104,36 +102,6 @@ def test_memory_has_the_marks_of_both_parts_once_and_the_reason_of_the_part_that
 
 def test_metric_that_was_never_recorded_is_not_measured():
     assert cell("p_core", {}) == Empty("not_measured", "p_core")
-
-
-def test_every_column_that_needs_a_row_has_one():
-    assert {column.name for column in KNOWN_COLUMNS.values() if column.needs_row} <= set(KNOWN_ROWS)
-    check_layout(MANIFEST)
-    assert (MANIFEST.page.columns, MANIFEST.page.rows) == (COLUMNS, ROWS)
-
-
-def test_other_families_are_declarations_only():
-    """A fine-tuning page: tokens, a loss, an own row for the quality, no p_* at all."""
-    shown = ("configuration", "precision", "fix_hp", "token/p/s", "loss", "mem", "acc(MMLU)", "mfu")
-    rows = ("task", "model", "dataset", "precision", "fix_hp", "device", "mem", "mfu", "token/p/s", "loss", "acc(MMLU)")
-    manifest = changed(
-        MANIFEST,
-        page=Page(shown, rows),
-        qualities=(Quality("acc(MMLU)", "share", "right / asked"),),
-        target=None,
-        references=(),
-    )
-    figures = {**metrics(), "acc(MMLU)": metric("acc(MMLU)", 0.43)}
-    text = unpadded(page([recorded(manifest=manifest, figures=figures)], "zh"))
-    assert "| C500单机8卡（1x8） | fp32 | / | 2917 | 0.1234 | 37.0/64.0 | 0.430 | 23.4% |" in text
-    assert "| **吞吐量** | **token/p/s,见“性能指标”** |" in text
-    assert "| acc(MMLU) | acc(MMLU),见“性能指标” | right / asked |" in text
-
-
-def test_inference_pages_have_their_own_words():
-    text = unpadded(page([recorded(manifest=changed(MANIFEST, kind="inference"))], "zh"))
-    for words in ("* 指标列表", "* 指标值", "推理框架版本：", "| 推理结果 |", "| 指标值索引 |", "见“指标值”"):
-        assert words in text
 
 
 def test_text_of_a_missing_language_falls_back_to_english():

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from report_builders import MANIFEST, changed, cpu_run, device, job, metric, metrics, no_metric, node, recorded
-from report_parsing import footnotes, notes, performance, unpadded
+from report_reading import footnotes, notes, performance, unpadded
 
 from flagperf.api import precision
 from flagperf.bundle.run_record import Ending, RecordedRun, ended

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 from report_builders import MANIFEST, changed, cpu_run, recorded
-from report_parsing import tables
-from report_terminal import table_of
+from report_reading import table_of, tables
 
 from flagperf.bundle.run_record import Ending
 from flagperf.report.screens import case_report, run_report

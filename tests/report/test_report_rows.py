@@ -191,13 +191,10 @@ def test_an_operator_stands_beside_what_was_published_of_it():
     assert shown["neg"] == Text("")
 
 
-def test_what_was_published_of_such_a_card_goes_before_that_of_others():
+def test_what_was_published_of_such_a_card_goes_before_that_of_others_and_other_labels_are_another_problem():
     own = msgspec.structs.replace(PUBLISHED, vendor="cpu", device="CPU", values=(("abs", 7e-3),))
     _, table = operator_blocks(published_run(PUBLISHED, own), "en", published=True)
     assert {line[0].text: line[-1].text for line in table.rows}["abs"] == "7 ms (CPU)"
-
-
-def test_other_labels_are_another_problem():
     other = msgspec.structs.replace(PUBLISHED, where={"dtype": "fp16"})
     _, table = operator_blocks(published_run(other), "en", published=True)
     assert "published" not in [head.title for head in table.heads]

@@ -2,9 +2,8 @@
 
 import re
 
-import pytest
 from report_builders import MANIFEST, changed, cpu_run, metax_runs, metric, metrics, recorded
-from report_terminal import facts, table_notes, table_rows
+from report_reading import facts, table_notes, table_rows
 
 from flagperf.bundle.run_record import Ending
 from flagperf.report.screens import run_report
@@ -79,13 +78,6 @@ def test_marks_of_a_card_are_named_beside_values_and_explained_once():
 """Words of configurations, which have a short form: `C500 1x8`."""
 
 
-def test_color_paints_the_status_and_loses_no_figure():
-    good, bad = printed(recorded(), color=True), printed(metax_runs()[0], color=True)
-    assert "\x1b[32msucceeded\x1b[0m" in good
-    assert "\x1b[31mout_of_memory\x1b[0m" in bad
-    assert re.sub(r"\x1b\[\d+m", "", good) == printed(recorded())
-
-
 def test_a_verdict_is_a_fact_of_the_card():
     verdict = metric("loss_aligned", None, reason="not_applicable", detail="another experiment")
     found = facts(recorded(figures={**metrics(), "loss_aligned": verdict}))
@@ -117,16 +109,3 @@ def test_runs_of_several_cases_share_a_table():
     assert (first["case"], second["case"]) == ("distilbert", "other")
     assert (first["token/p/s"], second["token/p/s"]) == ("not_applicable", "2917")
     assert (first["acc"], second["acc"]) == ("0.913", "not_applicable")
-
-
-WITH_SHORT_FORMS = re.compile(r"20\d{6}T\S+|nodes?,|devices?|\(\d+x\d+\)|A100-SXM4-40GB,|C500(-64GB)?,|CPU,|1|8|2|16")
-"""Words of ids and of configurations, which are shorter where space is tight: `C500 1x8`."""
-
-
-@pytest.mark.parametrize("width", [80, 200])
-@pytest.mark.parametrize("runs", [[recorded()], [cpu_run()], metax_runs(), [*metax_runs(), cpu_run()]])
-def test_everything_fits_the_width_and_no_word_is_cut(runs, width):
-    lines = printed(*runs, width=width).splitlines()
-    assert max(map(len, lines)) <= width
-    wide = {word for word in printed(*runs, width=10_000).split() if not WITH_SHORT_FORMS.fullmatch(word)}
-    assert wide <= {word for line in lines for word in line.split()}

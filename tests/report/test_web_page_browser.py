@@ -1,19 +1,27 @@
-"""Pages with charts in a real browser: every kind of case, both languages, phone and desktop, light and dark."""
+"""Pages with charts in a real browser: every kind of case, both languages, phone and desktop, light and dark. No text
+of a run, its environment, its raw files or its case becomes part of a page."""
 
 from __future__ import annotations
 
+import html
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from web_runs import bundle_path, html_page, recorded
+from hostile_runs import SHOWN, poisoned_run
+from web_runs import base_run, bundle_path, html_page, operators_run, recorded
 
 from browser import Visit
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.run_record import RecordedRun
 from flagperf.compare.comparison import compare, parse_limit
 from flagperf.compare.sides import named_sides
 from flagperf_publish.pages.comparison_page import comparison_web_page
-from flagperf_publish.pages.layouts import to_html
+from flagperf_publish.pages.layouts import to_html, web_document
+from flagperf_publish.pages.timeline import read_course
 
 NAMES = ("distilbert", "glm", "llama2_7b_finetune", "llama2_70b", "aquila_33b", "simulated", "failed", "base")
 PHONE, DESKTOP, PAPER = 390, 1280, 718
@@ -118,3 +126,60 @@ WIDER_THAN_THEIR_BOX = """() => [...document.querySelectorAll('table')]
 
 MOST_LINES_OF_A_LINK = """() => Math.max(...[...document.querySelectorAll('td > a')].map(
   (link) => link.getBoundingClientRect().height / parseFloat(getComputedStyle(link).lineHeight)))"""
+
+
+# --- text of others -------------------------------------------------------------------------------------------------
+
+
+def page_of(recorded: RecordedRun, lang: Any = "en", **more: Any) -> str:
+    return to_html(web_document([recorded], lang, allow_simulated=True, **{"courses": {}, **more}))
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("name", ["distilbert", "llama2_70b", "aquila_33b", "simulated", "base", "operators"])
+def test_no_text_of_a_run_becomes_part_of_the_page(name: str, lang: str, chromium: Any, tmp_path: Path) -> None:
+    made = {"base": base_run, "operators": operators_run}
+    plain = made[name]() if name in made else read_bundle(bundle_path(name))
+    path = tmp_path / "page.html"
+    path.write_text(page_of(poisoned_run(plain), lang))
+    text = path.read_text()
+    assert "<script" not in text and "<img" not in text and "\x1b" not in text and "\u202e" not in text
+    assert text.count(html.escape(SHOWN)) > 30
+    visit = Visit(chromium, str(path))
+    assert visit.page.evaluate("[typeof window.hacked, document.scripts.length, document.images.length]") == [
+        "undefined", 0, 0,
+    ]  # fmt: skip
+    assert SHOWN.split('"')[0] in visit.page.inner_text("body")
+    assert visit.said == [] and visit.requested == [path.as_uri()]
+    visit.context.close()
+
+
+def test_neither_does_text_of_raw_files(tmp_path: Path) -> None:
+    """Names of devices and of what a case reports come from events and samples as well."""
+    bundle = shutil.copytree(bundle_path("simulated"), tmp_path / "bundle")
+    recorded = read_bundle(bundle)
+    card = recorded.run.job.nodes[0].devices[0].id
+    evil = msgspec.json.encode(card + "<script>").decode()[1:-1]
+    for file in [*bundle.glob("events/*"), *bundle.glob("samples/*"), bundle / "run.json"]:
+        file.write_text(file.read_text().replace(card, evil))
+    recorded = read_bundle(bundle)
+    page = page_of(recorded, courses={recorded.run.id: read_course(bundle, recorded.run)})
+    assert "<script" not in page
+    assert html.escape(card + "<script>") in page
+
+
+def test_only_http_addresses_are_links() -> None:
+    recorded = read_bundle(bundle_path("distilbert"))
+    sources = (
+        "javascript:alert(1)",
+        "https://example.com/a?b=1&c='2'",
+        "https://example.com/plain",
+        "data:text/html,x",
+    )
+    pairs = zip(recorded.run.manifest.references, sources, strict=False)
+    references = tuple(msgspec.structs.replace(reference, source=source) for reference, source in pairs)
+    manifest = msgspec.structs.replace(recorded.run.manifest, references=references)
+    run = msgspec.structs.replace(recorded.run, manifest=manifest)
+    page = page_of(msgspec.structs.replace(recorded, run=run), published=True)
+    assert 'href="https://example.com/plain"' in page
+    assert 'href="javascript' not in page and 'href="data' not in page and "'2'\"" not in page
