@@ -30,10 +30,9 @@ NO_COLUMN = {
 }
 
 
-def machine(index: int, address: str, serial: str, name: str, chip: str, firmware: str) -> dict[str, str]:
+def machine(index: int, address: str, serial: str, name: str, firmware: str, chip: str = "0") -> dict[str, str]:
     return {
-        "index": str(index), "pci_address": address, "name": name, "serial": serial, "chip": chip,
-        "firmware": firmware,
+        "index": str(index), "pci_address": address, "name": name, "serial": serial, "chip": chip, "firmware": firmware,
     }  # fmt: skip
 
 
@@ -60,107 +59,71 @@ def said(*figures: str) -> dict[str, str]:
 
 
 XRE5 = {"driver": "5.0.33.2", "runtime": "5.0.33"}
-P800_FIGURES = (
-    (2051 * MIB, 98304 * MIB, 17.0, 112.0, 39.0),
-    (77120 * MIB, 98304 * MIB, None, None, None),
-)
+P800 = ((2051 * MIB, 98304 * MIB, 17.0, 112.0, 39.0), (77120 * MIB, 98304 * MIB, 99.0, 371.0, 58.0))
+P800_HALF_TOLD = (P800[0], (77120 * MIB, 98304 * MIB, None, None, None))
 P800_MISSING = said("utilisation_percent", "power_watts", "temperature_celsius")
-FIRMWARE = "1.0:2.7:1.40.1.8"
+K200_PLACE, R200_PLACES = "0000:06:00.0", ("0000:01:00.0", "0000:01:01.0")
+K200_SERIAL, R200_SERIAL = "0200210711000123", "02K00Y6300V00031"
+NOT_TOLD = {"power_watts": "the tool says '-1'", "temperature_celsius": "the tool says 'N/A'"}
 READ: dict[str, tuple[Callable[[str], list[Reading]], tuple[Reading, ...]]] = {
-    "machine_p800": (
-        parse_machine,
-        (
-            Reading(
-                ADDRESSES[0], *P800_FIGURES[0],
-                properties=machine(0, ADDRESSES[0], SERIALS[0], "P800 OAM", "0", FIRMWARE),
-            ),
-            Reading(
-                ADDRESSES[1], 77120 * MIB, 98304 * MIB, 99.0, 371.0, 58.0,
-                properties=machine(1, ADDRESSES[1], SERIALS[1], "P800 OAM", "0", FIRMWARE),
-            ),
+    "machine_p800": (parse_machine, tuple(
+        Reading(place, *P800[at], properties=machine(at, place, SERIALS[at], "P800 OAM", "1.0:2.7:1.40.1.8"))
+        for at, place in enumerate(ADDRESSES)
+    )),
+    "machine_k200_milliwatts": (parse_machine, tuple(
+        Reading(
+            f"{K200_SERIAL}/{at}", *figures,
+            properties=machine(at, K200_PLACE, K200_SERIAL, "K200", "1.0:1.5:2.2.3", str(at)),
+        )
+        for at, figures in enumerate(((504 * MIB, 8064 * MIB, 12.0, 61.5, 47.0), (0, 8064 * MIB, 0.0, 61.5, 49.0)))
+    )),
+    "machine_r200_sriov": (parse_machine, (
+        Reading(
+            R200_PLACES[0], 0, 13568 * MIB, 0.0, 28.0, 51.0,
+            properties=machine(0, R200_PLACES[0], R200_SERIAL, "R200-PF", "1.2:2:2.2"),
         ),
-    ),
-    "machine_k200_milliwatts": (
-        parse_machine,
-        (
-            Reading(
-                "0200210711000123/0", 504 * MIB, 8064 * MIB, 12.0, 61.5, 47.0,
-                properties=machine(0, "0000:06:00.0", "0200210711000123", "K200", "0", "1.0:1.5:2.2.3"),
-            ),
-            Reading(
-                "0200210711000123/1", 0, 8064 * MIB, 0.0, 61.5, 49.0,
-                properties=machine(1, "0000:06:00.0", "0200210711000123", "K200", "1", "1.0:1.5:2.2.3"),
-            ),
+        Reading(
+            R200_PLACES[1], 17 * MIB, 4006 * MIB, 3.0, missing=NOT_TOLD,
+            properties=machine(1, R200_PLACES[1], R200_SERIAL, "R200-VF-5G", "1.2:2:2.2"),
         ),
-    ),
-    "machine_r200_sriov": (
-        parse_machine,
-        (
-            Reading(
-                "0000:01:00.0", 0, 13568 * MIB, 0.0, 28.0, 51.0,
-                properties=machine(0, "0000:01:00.0", "02K00Y6300V00031", "R200-PF", "0", "1.2:2:2.2"),
-            ),
-            Reading(
-                "0000:01:01.0", 17 * MIB, 4006 * MIB, 3.0, None, None,
-                missing={"power_watts": "the tool says '-1'", "temperature_celsius": "the tool says 'N/A'"},
-                properties=machine(1, "0000:01:01.0", "02K00Y6300V00031", "R200-VF-5G", "0", "1.2:2:2.2"),
-            ),
+    )),
+    "query_p800": (parse_query, (
+        Reading(ADDRESSES[0], 2051 * MIB, 98304 * MIB, 17.0, 118.5, 41.0, properties=query(0)),
+        Reading(
+            ADDRESSES[1], 77120 * MIB, 98304 * MIB, None, 118.5, 41.0, missing=said("utilisation_percent"),
+            properties=query(1),
         ),
-    ),
-    "query_p800": (
-        parse_query,
-        (
-            Reading(ADDRESSES[0], 2051 * MIB, 98304 * MIB, 17.0, 118.5, 41.0, properties=query(0)),
+    )),
+    **{
+        name: (parse_table, (
+            Reading(ADDRESSES[0], *P800_HALF_TOLD[0], properties=p800(0) | versions),
+            Reading(ADDRESSES[1], *P800_HALF_TOLD[1], missing=P800_MISSING, properties=p800(1) | versions),
+        ))
+        for name, versions in (("table_p800", XRE5), ("table_p800_alias_container", {}))
+    },
+    "table_xre4_8_columns": (parse_table, (
+        *(
             Reading(
-                ADDRESSES[1], 77120 * MIB, 98304 * MIB, None, 118.5, 41.0, missing=said("utilisation_percent"),
-                properties=query(1),
-            ),
+                str(at), used_mib * MIB, 8064 * MIB, percent, missing=NO_COLUMN,
+                properties=xre4(at, K200_PLACE, "K200", K200_SERIAL, "4.0.9", "4.0"),
+            )
+            for at, (used_mib, percent) in enumerate(((504, 12.0), (0, 0.0)))
         ),
-    ),
-    "table_p800": (
-        parse_table,
-        (
-            Reading(ADDRESSES[0], *P800_FIGURES[0], properties=p800(0) | XRE5),
-            Reading(ADDRESSES[1], *P800_FIGURES[1], missing=P800_MISSING, properties=p800(1) | XRE5),
+        Reading(
+            "0001:03:00.0", None, 8064 * MIB, missing={**said("used_bytes", "utilisation_percent"), **NO_COLUMN},
+            properties=xre4(2, "0001:03:00.0", "K100", "0200210711000777", "4.0.9", "4.0"),
         ),
-    ),
-    "table_p800_alias_container": (
-        parse_table,
-        (
-            Reading(ADDRESSES[0], *P800_FIGURES[0], properties=p800(0)),
-            Reading(ADDRESSES[1], *P800_FIGURES[1], missing=P800_MISSING, properties=p800(1)),
+    )),
+    "table_xre4_14_columns": (parse_table, (
+        Reading(
+            "0000:53:00.0", 28001 * MIB, 32768 * MIB, 94.0, 118.0, 47.0,
+            properties=xre4(0, "0000:53:00.0", "R300", R200_SERIAL, "4.0.25", "4.0.25"),
         ),
-    ),
-    "table_xre4_8_columns": (
-        parse_table,
-        (
-            Reading(
-                "0", 504 * MIB, 8064 * MIB, 12.0, missing=NO_COLUMN,
-                properties=xre4(0, "0000:06:00.0", "K200", "0200210711000123", "4.0.9", "4.0"),
-            ),
-            Reading(
-                "1", 0, 8064 * MIB, 0.0, missing=NO_COLUMN,
-                properties=xre4(1, "0000:06:00.0", "K200", "0200210711000123", "4.0.9", "4.0"),
-            ),
-            Reading(
-                "0001:03:00.0", None, 8064 * MIB, missing={**said("used_bytes", "utilisation_percent"), **NO_COLUMN},
-                properties=xre4(2, "0001:03:00.0", "K100", "0200210711000777", "4.0.9", "4.0"),
-            ),
+        Reading(
+            "0000:56:00.0", 0, 32768 * MIB, 0.0, 71.0, None, missing=said("temperature_celsius"),
+            properties=xre4(1, "0000:56:00.0", "R300", "02K00Y6300V00032", "4.0.25", "4.0.25"),
         ),
-    ),
-    "table_xre4_14_columns": (
-        parse_table,
-        (
-            Reading(
-                "0000:53:00.0", 28001 * MIB, 32768 * MIB, 94.0, 118.0, 47.0,
-                properties=xre4(0, "0000:53:00.0", "R300", "02K00Y6300V00031", "4.0.25", "4.0.25"),
-            ),
-            Reading(
-                "0000:56:00.0", 0, 32768 * MIB, 0.0, 71.0, None, missing=said("temperature_celsius"),
-                properties=xre4(1, "0000:56:00.0", "R300", "02K00Y6300V00032", "4.0.25", "4.0.25"),
-            ),
-        ),
-    ),
+    )),
 }  # fmt: skip
 RECORDED = tuple(Recorded(parse, transcript(name), readings) for name, (parse, readings) in READ.items())
 
