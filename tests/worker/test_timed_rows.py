@@ -24,13 +24,13 @@ def timed_context(world, *, events=False, **measure):
 
 
 def work(world, device_ns, host_ns=0, **more):
-    """The output is the number of the call."""
+    """The output is the number of the call. Times may be functions of it."""
     calls = []
 
     def call():
-        world.host(host_ns)
-        world.launch(device_ns)
         calls.append(len(calls) + 1)
+        world.host(host_ns(calls[-1]) if callable(host_ns) else host_ns)
+        world.launch(device_ns(calls[-1]) if callable(device_ns) else device_ns)
         return calls[-1]
 
     return Timed(call=call, check=more.pop("check", lambda output: {"output": str(output)}), **more)
@@ -55,65 +55,37 @@ def test_every_sample_is_kept_with_its_start_and_the_time_of_one_call(world, eve
 
 def test_the_duration_is_enforced_where_calls_become_faster_than_in_the_warm_up(world):
     """Another process takes the core during the warm-up: blocks are planned by their own pace as well."""
-    made = []
-
-    def ever_faster():
-        thing = work(world, 5 * MS)
-
-        def call():
-            made.append(1)
-            world.host(200 * MS if len(made) <= 31 else 0)
-            return thing.call()
-
-        return msgspec.structs.replace(thing, call=call)
-
-    row = row_of(world, timed_context(world, seconds=2.0, min_samples=1), ever_faster)
+    context = timed_context(world, seconds=2.0, min_samples=1)
+    row = row_of(world, context, lambda: work(world, 5 * MS, host_ns=lambda call: 200 * MS if call <= 31 else 0))
     assert row.timing.ended_ns - row.timing.began_ns >= 2 * SECOND_NS
     assert set(row.values) == {0.005}
 
 
-def test_batches_grow_where_calls_were_slower_while_they_were_tried(world):
-    """All three blocks that size the batch are disturbed, and so is the first of the warm-up."""
-    made = []
-
-    def soon_faster():
-        thing = work(world, 10_000)
-
-        def call():
-            made.append(1)
-            world.host(2 * MS if len(made) <= 41 else 0)
-            return thing.call()
-
-        return msgspec.structs.replace(thing, call=call)
-
-    row = row_of(world, timed_context(world), soon_faster)
+@pytest.mark.parametrize(
+    "disturbance",
+    [
+        # all three blocks that size the batch are disturbed, and so is the first of the warm-up
+        lambda call: 2 * MS if call <= 41 else 0,
+        # another process takes the core while the first calls are tried
+        lambda call: 10_000 if call <= 3 else 20 * MS if call == 4 else 0,
+    ],
+)
+def test_batches_have_a_millisecond_also_where_calls_were_slower_while_they_were_tried(world, disturbance):
+    row = row_of(world, timed_context(world), lambda: work(world, 10_000, host_ns=disturbance))
     assert row.timing.calls == 100 and set(row.values) == {1e-5}
     assert row.timing.ended_ns - row.timing.began_ns >= 0.1 * SECOND_NS
 
 
-def test_a_disturbed_beginning_makes_no_shorter_batches(world):
-    """Another process takes the core while the first calls are tried."""
-    durations = iter([*[10_000] * 3, 20 * MS])
-    call = work(world, 10_000)
-
-    def disturbed():
-        world.host(next(durations, 0))
-        return call.call()
-
-    row = row_of(world, timed_context(world), lambda: msgspec.structs.replace(call, call=disturbed))
-    assert row.timing.calls == 100
-
-
-def test_batches_are_longer_in_a_longer_row(world):
+@pytest.mark.parametrize(
+    ("seconds", "device_ns", "calls", "samples"), [(60.0, 10_000, 20_000, 300), (6.0, MS, 1, 6000)]
+)
+def test_batches_are_longer_in_a_longer_row_and_a_call_of_a_millisecond_is_a_sample(
+    world, seconds, device_ns, calls, samples
+):
     """60,000 samples of a millisecond would be two megabytes for each of a thousand rows."""
-    row = row_of(world, timed_context(world, seconds=60.0), lambda: work(world, 10_000))
-    assert len(row.values) == 300 and row.timing.calls == 20_000
-    assert row.timing.ended_ns - row.timing.began_ns == 60 * SECOND_NS
-
-
-def test_a_call_of_a_millisecond_is_a_sample_of_its_own_however_long_the_row(world):
-    row = row_of(world, timed_context(world, seconds=6.0), lambda: work(world, MS))
-    assert len(row.values) == 6000 and row.timing.calls == 1
+    row = row_of(world, timed_context(world, seconds=seconds), lambda: work(world, device_ns))
+    assert (row.timing.calls, len(row.values)) == (calls, samples)
+    assert row.timing.ended_ns - row.timing.began_ns == seconds * SECOND_NS
 
 
 def test_device_time_and_the_time_to_issue_are_apart(world):
@@ -150,17 +122,8 @@ def test_the_warm_up_ends_when_it_has_settled_or_at_its_cap(world):
     steady = row_of(world, timed_context(world, warmup_cap_seconds=1.0), lambda: work(world, 5 * MS))
     assert steady.timing.settled
 
-    def ever_slower():
-        thing = work(world, 0)
-        started = []
-
-        def call():
-            started.append(1)
-            world.launch(MS * len(started))
-
-        return Timed(call=call, check=thing.check)
-
-    assert not row_of(world, timed_context(world), ever_slower).timing.settled
+    ever_slower = row_of(world, timed_context(world), lambda: work(world, lambda call: MS * call))
+    assert not ever_slower.timing.settled
 
 
 def test_the_output_of_the_last_timed_call_is_what_is_checked(world):
@@ -170,7 +133,6 @@ def test_the_output_of_the_last_timed_call_is_what_is_checked(world):
 
 
 def test_a_wrong_output_makes_the_row_invalid_and_its_samples_are_kept(world):
-
     def wrong(_output):
         raise WrongOutput("2 of 3 are wrong")
 
@@ -199,7 +161,6 @@ def test_a_wrong_output_makes_the_row_invalid_and_its_samples_are_kept(world):
 )
 @pytest.mark.parametrize("where", ["prepare", "call"])
 def test_a_row_that_fails_says_so_and_the_next_one_runs(world, error, status, problem, where):
-
     fail = raising(error)
 
     def prepare():
