@@ -33,19 +33,22 @@ class FakeTool:
 
 
 @pytest.fixture
-def sample(tmp_path: Path) -> Callable[..., Reading]:
-    tool = tmp_path / "bin" / "acme-smi"
-    tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\necho fine\n")
-    tool.chmod(0o755)
+def machine(tmp_path: Path) -> Machine:
+    write_tool(tmp_path / "bin", "acme-smi", [Answer(("*",), "fine")])
+    return MachineFolder(tmp_path / "root").machine({"PATH": str(tmp_path / "bin")})
 
+
+ACME_SMI = Tool(("acme-smi",))
+
+
+@pytest.fixture
+def sample(machine: Machine) -> Callable[..., Reading]:
     def sample(*asked: Query) -> Reading:
         class Probe(ToolProbe):
-            vendor, name, tool, queries = "acme", "acme-smi", Tool(("acme-smi",)), asked
+            vendor, name, tool, queries = "acme", "acme-smi", ACME_SMI, asked
 
         probe = Probe()
-        environ = {"PATH": str(tmp_path / "bin")}
-        assert probe.available(MachineFolder(tmp_path / "root").machine(environ)).available
+        assert probe.available(machine).available
         return probe.sample([CARD], None)[0]
 
     return sample
@@ -100,15 +103,6 @@ def test_a_tool_that_cannot_be_started_or_does_not_end_is_silent(program: str, t
 
 
 # Discovery
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    write_tool(tmp_path / "bin", "acme-smi", [Answer(("*",), "fine")])
-    return MachineFolder(tmp_path / "root").machine({"PATH": str(tmp_path / "bin")})
-
-
-ACME_SMI = Tool(("acme-smi",))
 
 
 def test_discovery_adds_what_later_queries_say_of_the_cards_that_the_first_one_lists(machine: Machine) -> None:
