@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -43,6 +44,16 @@ def rank(number: int = 0, **changes: Any) -> RankCourse:
         periods=[], computes=[], losses=[], work={}, reports=[], parts=dict.fromkeys(PARTS, 1.0),
     )  # fmt: skip
     return msgspec.structs.replace(plain, **changes)
+
+
+def drawn(run: RecordedRun, title: str, steps: StepCourse | None = None, **cards: Any) -> Any:
+    """Return the chart of this title, of a run of which one rank was read, or the samples of its cards."""
+    course = RunCourse((rank(),) if steps else (), steps, cards, bool(cards))
+    return titled(blocks_of(run, courses={run.run.id: course}), title)
+
+
+def of_cards(run: RecordedRun, bucket: Callable[[int], Bucket]) -> dict[tuple[int, str], tuple[Bucket, ...]]:
+    return {(0, device.id): (bucket(slot),) for slot, device in enumerate(run.run.job.nodes[0].devices)}
 
 
 # --- what is there --------------------------------------------------------------------------------------------------
@@ -181,18 +192,14 @@ def test_the_reference_is_drawn_beside_the_loss() -> None:
 
 
 def test_long_runs_are_shown_in_hours() -> None:
-    run = recorded("distilbert")
     buckets = (Bucket(0.0, 1.0, 2.0, 3.0), Bucket(72_000.0, 1.0, 2.0, 3.0))
-    course = RunCourse((rank(),), StepCourse({"compute": buckets}, (), []), {}, 0)
-    chart = titled(blocks_of(run, courses={run.run.id: course}), "Throughput")
+    chart = drawn(recorded("distilbert"), "Throughput", StepCourse({"compute": buckets}, (), []))
     assert chart.x_title == "hours since the launch" and chart.series[0].ranges[-1] == (20.0, 1.0, 3.0)
 
 
 def test_few_slow_steps_do_not_squeeze_all_others_into_one_column() -> None:
-    run = recorded("distilbert")
     times = [0.010 + index / 1e6 for index in range(1000)] + [5.0]
-    course = RunCourse((rank(),), StepCourse({}, (), times), {}, 0)
-    chart = titled(blocks_of(run, courses={run.run.id: course}), "Compute time of a step")
+    chart = drawn(recorded("distilbert"), "Compute time of a step", StepCourse({}, (), times))
     assert chart.bins[-1][1] < 12 and "5 slower steps, up to 5000 ms" in chart.remark
     assert sum(count for _, _, count in chart.bins) == 996
 
@@ -206,15 +213,11 @@ def test_percentiles_of_the_histogram_are_those_of_the_metrics() -> None:
 
 def test_of_many_devices_the_median_the_extremes_and_the_highest_are_shown() -> None:
     run = made_up()
-    cards = {
-        (0, device.id): (Bucket(1.0, 1.0, 2.0, 9.0 + slot),) for slot, device in enumerate(run.run.job.nodes[0].devices)
-    }
-    course = RunCourse((), None, {"power_watts": cards}, 1)
-    chart = titled(blocks_of(run, courses={run.run.id: course}), "Power")
-    assert [series.name for series in chart.series] == [
-        "median of 8 devices, shaded from the lowest to the highest", "highest: rank 7: 0000:07:00.0",
-    ]  # fmt: skip
-    assert chart.series[0].ranges == ((1.0, 1.0, 16.0),)
+    chart = drawn(run, "Power", power_watts=of_cards(run, lambda slot: Bucket(1.0, 1.0, 2.0, 9.0 + slot)))
+    median, highest = chart.series
+    assert median.name == "median of 8 devices, shaded from the lowest to the highest"
+    assert highest.name == "highest: rank 7: 0000:07:00.0"
+    assert median.ranges == ((1.0, 1.0, 16.0),)
 
 
 def test_memory_has_the_allocator_and_the_remainder_beside_the_probe() -> None:
@@ -222,18 +225,16 @@ def test_memory_has_the_allocator_and_the_remainder_beside_the_probe() -> None:
     allocator = metrics(mem_allocator=30.0 * gib, mem_remainder=7.0 * gib)
     allocator["mem_allocator"] = changed(allocator["mem_allocator"], inputs={"device_id": "0000:05:00.0"})
     run = made_up(figures=allocator)
-    cards = {(0, device.id): (Bucket(1.0, 0.0, 37.0 * gib, 37.0 * gib),) for device in run.run.job.nodes[0].devices}
-    chart = titled(blocks_of(run, courses={run.run.id: RunCourse((), None, {"used_bytes": cards}, 1)}), "Memory in use")
+    used = of_cards(run, lambda _: Bucket(1.0, 0.0, 37.0 * gib, 37.0 * gib))
+    chart = drawn(run, "Memory in use", used_bytes=used)
     limits = {series.name: series.points[0][1] for series in chart.series if series.is_limit}
     assert limits == {"most that the allocator reserved, 0000:05:00.0": 30.0, "capacity": 64.0}
     assert "remainder 7.0 GiB" in chart.remark
 
 
 def test_ranks_of_a_large_run_that_were_not_read_are_said() -> None:
-    run = made_up(plan=job(nodes=2))
-    course = RunCourse((rank(),), StepCourse({"compute": (Bucket(1.0, 1.0, 1.0, 1.0),)}, (), []), {}, 0)
-    chart = titled(blocks_of(run, courses={run.run.id: course}), "Throughput")
-    assert "steps of 1 of the 16 ranks were read" in chart.remark
+    steps = StepCourse({"compute": (Bucket(1.0, 1.0, 1.0, 1.0),)}, (), [])
+    assert "steps of 1 of the 16 ranks were read" in drawn(made_up(plan=job(nodes=2)), "Throughput", steps).remark
 
 
 def test_figures_over_ranks_are_points_around_their_median() -> None:

@@ -31,7 +31,7 @@ class PageRuns(msgspec.Struct, frozen=True):
     """False leaves out the published results beside the runs."""
 
     def mark(self, number: int) -> str:
-        """`row 2`, where the page has several."""
+        """Return `row 2` if the page has several rows, else nothing."""
         return say("this_row", self.lang, row=number) if len(self.runs) > 1 else ""
 
     def label(self, name: str) -> str:

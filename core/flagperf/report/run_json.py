@@ -49,7 +49,7 @@ def to_json(runs: Sequence[RecordedRun]) -> bytes:
 
 
 def exported_run(recorded: RecordedRun) -> dict[str, Any]:
-    """Return one of `runs`."""
+    """Return the fields of one run."""
     run, job = recorded.run, recorded.run.job
     values = dict(flatten(job.config.values))
     lacks_verdict = LOSS_ALIGNED.name in run.manifest.page.columns and run.metric(LOSS_ALIGNED.name) is None

@@ -188,7 +188,7 @@ class _Terminal:
         return indented + [" " * len(bullet) + styled(line, piece.style, self.color) for line in rest]
 
     def _facts(self, block: doc.Facts) -> list[str]:
-        """Label, value, note. The note names the marks of the value; each mark is explained once, below all facts."""
+        """Lay out label, value and note. The note names the marks of the value, which are explained once at the end."""
         rows, short = [], []
         marks: dict[str, None] = {}
         for fact in block.facts:

@@ -97,14 +97,13 @@ def _judged(groups: Sequence[RowGroup], published: PublishedOf | None) -> list[J
         if speedup and speedup.p is not None:
             is_significant = next(corrected) < SIGNIFICANT
             low, high = speedup.low, speedup.high
-            if low is None or high is None:
-                verdict = None
-            elif is_significant and low > 1 + MARGIN:
-                verdict = "faster"
-            elif is_significant and high < 1 - MARGIN:
-                verdict = "slower"
-            else:
-                verdict = "same" if low >= 1 - MARGIN and high <= 1 + MARGIN else "undecided"
+            if low is not None and high is not None:
+                is_same = low >= 1 - MARGIN and high <= 1 + MARGIN
+                verdict = "same" if is_same else "undecided"
+                if is_significant and low > 1 + MARGIN:
+                    verdict = "faster"
+                elif is_significant and high < 1 - MARGIN:
+                    verdict = "slower"
         lines.append(Judged(group, verdict, published.of(group.rows[0]) if published else None))
     return lines
 

@@ -57,7 +57,7 @@ class Column:
     """Marked in every table as a figure that readers look for first."""
 
     def title(self, lang: Lang, runs: Sequence[Run] = ()) -> str:
-        """`runs` are those of all its cells."""
+        """Return the title of the column. `runs` are those of all its cells."""
         return of_measured_peak(self.head or label(self.name, lang), marks_in(runs, self.name), lang)
 
     def titled(self, lang: Lang, runs: Sequence[Run] = ()) -> Head:
