@@ -142,9 +142,11 @@ def figure_run(value, **inputs):
 
 
 def test_a_figure_stands_beside_what_is_rated_and_published_for_such_cards():
-    (table,) = figure_table(figure_run(2.0, peak=4e12, share=0.5), "en")
+    (table,) = figure_table(figure_run(2.0, peak=4e12, share=0.5), "en", published=True)
     name, value, _, *others, _ = cells(table)
     assert (name, value, *others) == ("FP32", "2 TFLOPS", "4 TFLOPS", "50.0%", "2.5 (torch)")
+    (table,) = figure_table(figure_run(2.0, peak=4e12, share=0.5), "en")  # the profile is not a published one
+    assert cells(table)[5] == ""
     (table,) = figure_table(figure_run(2.0), "en")
     assert table.rows[0][3] == Empty("unknown_peak")
 

@@ -219,7 +219,7 @@ def published_option(function: F) -> F:
     return click.option(
         "--published/--no-published",
         default=None,
-        help="Show or leave out the published results of the case.",
+        help="Show or leave out the published results of the case [default: only beside runs of a published profile].",
     )(function)
 
 

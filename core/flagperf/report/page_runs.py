@@ -28,7 +28,7 @@ class PageRuns(msgspec.Struct, frozen=True):
     reference: LossCurve | None = None
     """The loss curve that the runs are compared with."""
     published: bool | None = None
-    """False leaves out the published results beside the runs."""
+    """As the user asked. None: published results stand only beside runs of a published profile."""
 
     def mark(self, number: int) -> str:
         """Return `row 2` if the page has several rows, else nothing."""

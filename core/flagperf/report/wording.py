@@ -100,6 +100,11 @@ def has_published_profile(run: Run) -> bool:
     return profile is not None and profile.published
 
 
+def is_beside_published(run: Run, asked: bool | None) -> bool:
+    """Tell whether published results stand beside a run: as the user `asked`, else only beside a published profile."""
+    return has_published_profile(run) if asked is None else asked
+
+
 def _changes(run: Run) -> dict[str, str]:
     values = dict(flatten(run.job.config.values))
     return {key: f"{page_name(run.manifest, key)}={units.setting(values[key])}" for key in run.job.config.deviations}

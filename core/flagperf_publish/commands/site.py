@@ -91,7 +91,7 @@ def site(
             last = time.monotonic()
             note(f"{num_done:,} of {num_all:,} pages are written; now {run_id}")
 
-    wanted = SiteWishes(title, cast(Lang, lang), allow_simulated, published is not False)
+    wanted = SiteWishes(title, cast(Lang, lang), allow_simulated, published)
     built = build_site(Path(out), paths, wanted, directory, installed_cases, tell)
     if as_json:
         echo_json(built)

@@ -39,7 +39,7 @@ class SiteWishes(msgspec.Struct, frozen=True):
     title: str
     lang: Lang
     allow_simulated: bool
-    published: bool
+    published: bool | None
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -101,12 +101,12 @@ def build_site(
             raise BadInput(f"no run can be put on the site: {'; '.join([*reasons[:3], *more])}")
         oldest_first = sorted((run for run in runs if run.id in rows), key=lambda run: run.created)
         newest = {rows[run.id].case: run.path for run in oldest_first}
-        known = installed() if wanted.published else {}
+        known = installed() if wanted.published is not False else {}
         # the case that is installed, as `flagperf compare` takes it, else that of its newest run
         manifests = {case: known.get(case) or read_bundle(path).run.manifest for case, path in newest.items()}
         published = [
             msgspec.structs.replace(published_row(name, reference, manifest), case=case)
-            for case, manifest in (manifests.items() if wanted.published else ())
+            for case, manifest in (manifests.items() if wanted.published is not False else ())
             for name, reference in published_names(case, references_of(manifest, runs_dir)).items()
         ]
         cases = board([*rows.values(), *published], manifests, wanted.lang)

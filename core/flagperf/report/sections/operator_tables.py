@@ -29,6 +29,7 @@ from flagperf.report.sections.row_tables import (
     time_cell,
     time_text,
 )
+from flagperf.report.wording import is_beside_published
 from flagperf.stats import MIN_BATCHES, median
 
 # Operators: what costs most first, with the alternatives of each beside it, folded by group.
@@ -66,7 +67,7 @@ def operator_blocks(run: Run, lang: Lang, mark: str = "", *, published: bool | N
     if run.job.recording is not None or not groups:
         return
     groups.sort(key=lambda group: -(group.middle.median or 0.0) if group.middle else 0.0)
-    lines = _judged(groups, None if published is False else PublishedOf(run))
+    lines = _judged(groups, PublishedOf(run) if is_beside_published(run, published) else None)
     yield _summary(lines, _title("operator_groups", lang, mark), lang)
     yield _table(lines[:TOP], _title("operators_top", lang, mark), lang)
     by_group: dict[str, list[Judged]] = {}

@@ -36,7 +36,7 @@ def overview(recorded: RecordedRun, *, published: bool | None = None) -> Iterato
         yield Bullets(doubted, label("doubts", "en"))
     yield from (Paragraph(problem) for problem in card_problems(recorded, "en"))
     yield from (Paragraph(sentence) for sentence in recorded_operators(recorded, "en"))
-    yield from figure_table(run, "en")
+    yield from figure_table(run, "en", published=published)
     if "operator_rows" in KINDS[run.manifest.kind].sections:
         from flagperf.report.sections.operator_tables import operator_blocks, replayed_blocks
 

@@ -11,10 +11,10 @@ import msgspec
 from flagperf.bundle.run_record import Run
 from flagperf.messages import Lang, label, listed, say
 from flagperf.metrics.rows import MeasuredRow
-from flagperf.report.document import Block, Head, Link, Links, Table, TableCell, Text
+from flagperf.report.document import Block, Head, Link, Links, Paragraph, Table, TableCell, Text
 from flagperf.report.page_runs import PageRuns
 from flagperf.report.sections.result_tables import COLUMNS, UNPUBLISHED, columns
-from flagperf.report.wording import run_configuration, short_configuration
+from flagperf.report.wording import is_beside_published, run_configuration, short_configuration
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.published import PublishedResult
 
@@ -52,16 +52,29 @@ def published_results(
     asked: bool | None = None,
 ) -> Iterator[Block]:
     """Give one table for all cases with the same columns, which cases of one kind have, beside the runs of `own` that
-    have results. Give none if nothing is published, if no run of these cases has results, or if `asked` is False."""
+    have results and may stand there, and one line about those that may not. Give none if nothing is published, if
+    there is no such run, or if `asked` is False."""
+    if asked is False:
+        return
+    with_results = [each for each in own if each.run.has_results]
+    compared = [each for each in with_results if is_beside_published(each.run, asked)]
+    left_out = [each.run for each in with_results if each not in compared]
+    profiles = dict.fromkeys(
+        run.job.profile
+        for run in left_out
+        if any(reference.values for reference in run.manifest.references)
+        or (run.manifest.published_rows and run.job.recording is None)
+    )
+    if profiles:
+        yield Paragraph(say("published_left_out", lang, profiles=listed(list(profiles), lang)))
     families: dict[tuple[str, ...], list[Manifest]] = {}
-    for manifest in manifests if asked is not False else ():
+    for manifest in manifests:
         families.setdefault(manifest.page.columns, []).append(manifest)
     for family in families.values():
         names = {manifest.name for manifest in family}
-        of_family = [each for each in own if each.run.manifest.name in names]
-        with_results = [each for each in of_family if each.run.has_results]
-        if with_results or not of_family:
-            yield from _table(family, with_results, lang, sources=sources, cases=len(manifests) > 1)
+        of_family = [each for each in compared if each.run.manifest.name in names]
+        if of_family or all(each.run.manifest.name not in names for each in own):
+            yield from _table(family, of_family, lang, sources=sources, cases=len(manifests) > 1)
 
 
 def _table(

@@ -14,8 +14,9 @@ from flagperf.metrics.row_figures import figure_entry
 from flagperf.metrics.rows import MeasuredRow
 from flagperf.report.document import Block, Bullets, Empty, Head, Table, TableCell, Text, Value
 from flagperf.report.page_runs import PageRuns
-from flagperf.report.wording import interval_range, metric_cell
+from flagperf.report.wording import interval_range, is_beside_published, metric_cell
 from flagperf.spec.manifest import RowFigure
+from flagperf.spec.published import PublishedResult
 from flagperf.stats import median, standing_out
 from flagperf.units import SCALES
 
@@ -31,7 +32,7 @@ def figures(page: PageRuns) -> Iterator[Block]:
     for number, recorded in enumerate(page.runs, start=1):
         job = recorded.run.job
         repeats.setdefault((job.shape, job.profile, repr(job.config.values)), []).append(recorded.run)
-        yield from figure_table(recorded.run, page.lang, page.mark(number))
+        yield from figure_table(recorded.run, page.lang, page.mark(number), published=page.published)
     heads = tuple(Head(label(name, page.lang)) for name in ("head_figure", "head_runs", "head_median", "head_spread"))
     for runs in repeats.values():
         rows: list[tuple[TableCell, ...]] = []
@@ -46,26 +47,27 @@ def figures(page: PageRuns) -> Iterator[Block]:
             yield Table(heads, tuple(rows), label("between_runs", page.lang))
 
 
-def figure_table(run: Run, lang: Lang, mark: str = "") -> Iterator[Block]:
+def figure_table(run: Run, lang: Lang, mark: str = "", *, published: bool | None = None) -> Iterator[Block]:
     """Show the figures of a run. One whose row is not in the run at all, measured or not, is left out: a single device
     has no rows of several."""
+    beside = run.manifest.references if is_beside_published(run, published) else ()
     rows = []
     for figure in run.manifest.figures:
         message = metric.message if (metric := run.metric(figure.name)) else None
         if message is None or message.code != "figure.no_row":
-            rows.append(tuple(_figure_cells(run, figure, lang)))
+            rows.append(tuple(_figure_cells(run, figure, beside, lang)))
     if rows:
         title = label("figures", lang)
         heads = tuple(Head(label(name, lang)) for name in HEADS)
         yield Table(heads, tuple(rows), say("line", lang, label=title, value=mark) if mark else title)
 
 
-def _figure_cells(run: Run, figure: RowFigure, lang: Lang) -> Iterator[TableCell]:
+def _figure_cells(run: Run, figure: RowFigure, beside: Sequence[PublishedResult], lang: Lang) -> Iterator[TableCell]:
     entry, metric, card = figure_entry(figure), run.metric(figure.name), run.job.device_model
     # What was published for such cards, with its configuration. All others are in a table below.
     published = ", ".join(
         f"{units.four_digits(reference.values[figure.name])} ({reference.overrides})"
-        for reference in run.manifest.references
+        for reference in beside
         if reference.vendor == run.job.vendor
         and reference.device in (card.model, card.short_name)
         and figure.name in reference.values
