@@ -141,10 +141,23 @@ def test_a_plugin_that_ends_every_command_is_started_without(tmp_path: Path) -> 
     assert done.code == 0 and "cpu:0" in done.stdout and "faulty" not in done.stdout + done.stderr
 
 
+def told_soon(*constants: str) -> list[str]:
+    code = f"from flagperf.plugins import loading; {' = '.join(constants)} = 0.1; from flagperf.cli import main; main()"
+    return [sys.executable, "-c", code, "cases", "list"]
+
+
+def test_a_library_that_keeps_python_from_printing_is_shown_by_its_line(tmp_path: Path) -> None:
+    command = told_soon("loading.NOTE_SECONDS", "loading.STUCK_SECONDS")
+    environ = environment("import:stuck")
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any("fault.py" in line for line in process.stderr)
+        process.kill()
+
+
 def test_a_plugin_that_hangs_is_named_with_the_way_on_and_the_line_where_it_is(tmp_path: Path) -> None:
     """Ctrl-C ends the command."""
-    code = "from flagperf.plugins import loading; loading.NOTE_SECONDS = 0.1; from flagperf.cli import main; main()"
-    command = [sys.executable, "-c", code, "cases", "list"]
+    command = told_soon("loading.NOTE_SECONDS")
     process = subprocess.Popen(command, cwd=tmp_path, env=environment("import:loop"), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     told = ""

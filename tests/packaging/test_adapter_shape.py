@@ -15,7 +15,7 @@ from flagperf.cli.vendors import write_adapter
 PLUGINS = Path(__file__).parents[2] / "plugins"
 VENDORS = ("nvidia", "metax", "hygon", "kunlun")
 PACKAGE = ("__init__.py", "device.py", "launcher.py", "memory.py", "models.toml", "py.typed", "smi.py")
-TESTS = ("captures", "conformance", "device", "forms", "launcher", "memory", "smi")
+TESTS = ("conformance", "device", "launcher", "memory", "smi")
 READ_BY_THE_ONE_WITH_A_CARD = ("Install", "Check", "First run", "When it fails")
 
 

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 PROJECTS = [ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("version", "oldest"), [("3.10", "1"), ("3.12", ""), ("3.13", "")])
 def test_the_light_part_works(version: str, oldest: str) -> None:
     command = ["make", "test-light", f"PYTHON={interpreter(version)}", f"OLDEST={oldest}"]

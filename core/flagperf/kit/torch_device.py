@@ -155,12 +155,12 @@ class TorchDeviceBackend(DeviceBackend):
         """Return `dddd:bb:dd` as torch tells it, else as the runtime does: in the library that the adapter names, else
         in what torch is linked with. A symbol is looked up in a library and its dependencies, so the runtime's own file
         name, which differs by release, need not be known."""
-        import torch
-
         names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
         if all(hasattr(properties, name) for name in names):
             domain, bus, device = (int(getattr(properties, name)) for name in names)
             return f"{domain:04x}:{bus:02x}:{device:02x}"
+        import torch
+
         library = self.pci_address_library or getattr(torch._C, "__file__", None)
         if not self.pci_address_call or library is None:
             return ""

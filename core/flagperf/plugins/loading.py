@@ -13,6 +13,7 @@ import faulthandler
 import os
 import sys
 import threading
+import traceback
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -37,6 +38,10 @@ WITHOUT = "FLAGPERF_WITHOUT"
 NOTE_SECONDS = 10.0
 """After this time without an answer of a plugin, the command says what it waits for. Longer than honest imports take,
 also from a slow network drive."""
+
+
+STUCK_SECONDS = 5.0
+"""If Python could not say so for so much longer, a library holds its lock."""
 
 
 class PluginStatus(msgspec.Struct, frozen=True):
@@ -177,13 +182,22 @@ def _load(manager: pluggy.PluginManager, entry_point: EntryPoint, status: Plugin
 
 @contextlib.contextmanager
 def told_when_slow(words: str, *, shows_line: bool = False) -> Iterator[None]:
-    """Print what is waited for where that takes long. With `shows_line`, faulthandler shows where the process is, also
-    where a library that hangs or crashes keeps Python from printing."""
+    """Print what is waited for where that takes long; with `shows_line`, also where this thread is. Where a library
+    keeps Python from printing, or crashes, faulthandler shows it. It must not look while Python code runs: it takes no
+    lock, and that can crash the process."""
+    waiting = threading.get_ident()
+
+    def tell() -> None:
+        print(f"flagperf: {words}", file=sys.stderr, flush=True)
+        if shows_line:
+            faulthandler.cancel_dump_traceback_later()
+            traceback.print_stack(sys._current_frames()[waiting], file=sys.stderr)
+
     if shows_line:
         if not faulthandler.is_enabled():
             faulthandler.enable(2)
-        faulthandler.dump_traceback_later(NOTE_SECONDS, file=2)
-    note = threading.Timer(NOTE_SECONDS, lambda: print(f"flagperf: {words}", file=sys.stderr, flush=True))
+        faulthandler.dump_traceback_later(NOTE_SECONDS + STUCK_SECONDS, file=2)
+    note = threading.Timer(NOTE_SECONDS, tell)
     note.daemon = True
     note.start()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import sys
@@ -33,6 +34,8 @@ def answer(call: str, honest: Any) -> Any:
     if behaviour == "full":  # from now on no file of this process grows beyond this, as on a full disk
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         return honest
+    if behaviour == "stuck":  # a library that never gives Python its lock back
+        ctypes.PyDLL(None).pause()
     while behaviour == "loop":
         time.sleep(0.01)
     return object()  # behaviour "type"
