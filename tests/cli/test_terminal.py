@@ -70,13 +70,13 @@ def test_a_pipe_has_200_columns_unless_columns_is_set(
 def test_published_results_stand_beside_a_tiny_run_only_when_asked_for(
     command: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    said = "published results are left out: figures of profile tiny are not comparable with them (flagperf report"
+    said = "Published results are left out: figures of profile tiny are not comparable with them"
     shown = printed([*command, str(ONE)], capfd)
-    assert "Published results" not in shown and said in shown
+    assert "Published results of this case" not in shown and said in shown
     asked = printed([*command, str(ONE), "--published"], capfd)
-    assert "Published results" in asked and said not in asked
+    assert "Published results of this case" in asked and said not in asked
     refused = printed([*command, str(ONE), "--no-published"], capfd)
-    assert "Published results" not in refused and said not in refused
+    assert "Published results of this case" not in refused and said not in refused
 
 
 @pytest.mark.parametrize(

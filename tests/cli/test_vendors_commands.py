@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -82,12 +83,22 @@ def test_the_verdict_says_what_it_rests_on(result: TierResult, line: str) -> Non
     assert result.describe() == line
 
 
-def test_the_vendor_that_every_machine_has_passes_and_what_does_not_apply_is_skipped_with_its_reason() -> None:
+def test_the_vendor_that_every_machine_has_passes_and_what_does_not_apply_is_skipped_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the checkout's own conftest.py cannot be imported: it is for the checkout's tests."""
+    (tmp_path / "hypothesis.py").write_text("raise ImportError('not installed')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     done = vendors("check", "cpu", catch_exceptions=False)
     assert done.exit_code == 0, done.output
     (verdict,) = done.stdout.splitlines()
     assert re.fullmatch(rf"cpu: offline: pass \(\d+ passed, \d+ skipped{HINT}\); hardware: not run", verdict)
     assert "1 skipped: every machine has cpu: it is never absent" in done.output
+
+
+def test_a_folder_without_tests_is_not_a_pass(tmp_path: Path) -> None:
+    error = vendors("check", "cpu", "--tests", str(tmp_path)).exception
+    assert isinstance(error, BadInput) and "no test is there" in str(error)
 
 
 @pytest.mark.parametrize("word", ["Acme", "9acme", "ac-me", "ac me", "../acme", ""])

@@ -22,7 +22,7 @@ SHORT = (
 def test_two_ranks_leave_a_bundle_that_holds_and_its_page(tmp_path: Path) -> None:
     done = flagperf(tmp_path, "run", "glm", "--vendor", "cpu", "--devices", "2", "--set", *SHORT)
     assert done.code == 0, done.stderr
-    assert "published results are left out" in done.stdout
+    assert "Published results are left out" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
     metrics = {metric["name"]: metric for metric in read_run(bundle_of(tmp_path))["metrics"]}
     assert metrics["steps_kept"]["value"] == 3

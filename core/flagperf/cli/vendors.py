@@ -106,8 +106,9 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
 
 def _run_tier(vendor: str, tier: str, tests: str | None) -> TierResult:
     chosen = ["-m", "hardware", "--flagperf-hardware"] if tier == "hardware" else ["-m", "not hardware"]
-    where = ["--pyargs", SUITES]
-    if tests:  # without any conftest.py above their package: it is another project's, as of a checkout around it
+    # Without any conftest.py above them: it is another project's, as of a checkout around them.
+    where = ["--confcutdir", str(TEMPLATE.parent), "--pyargs", SUITES]
+    if tests:
         own = Path(tests).absolute()
         package = next((above for above in (own, *own.parents) if (above / "pyproject.toml").is_file()), own)
         where = ["--confcutdir", str(package), str(own)]
@@ -125,7 +126,10 @@ def _run_tier(vendor: str, tier: str, tests: str | None) -> TierResult:
         )
         if not report.exists() or (done.returncode > 1 and done.returncode != 5):
             raise BadInput(f"the suites could not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return read_report(tier, report)
+        found = read_report(tier, report)
+    if tests and tier == "offline" and not (found.num_passed or found.failures or found.skips):
+        raise BadInput(f"--tests {tests}: no test is there; name the folder of your package's tests")
+    return found
 
 
 def read_report(tier: str, path: Path) -> TierResult:

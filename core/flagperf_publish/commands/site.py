@@ -19,7 +19,6 @@ from flagperf.cli.options import (
     find_run,
     find_several,
     note,
-    published_option,
     runs_dir_option,
 )
 from flagperf.cli.output import echo
@@ -41,7 +40,11 @@ MAX_NAMED = 20
 @click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Language of the site.")
 @click.option("--open", "show_page", is_flag=True, help="Open the site in the browser.")
 @click.option("--allow-simulated", is_flag=True, help="Also show simulated runs; they are marked.")
-@published_option
+@click.option(
+    "--published/--no-published",
+    default=None,
+    help="Show or leave out published results [default: on the board, and beside runs of a published profile].",
+)
 @runs_dir_option
 @common
 def site(
