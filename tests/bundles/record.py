@@ -82,7 +82,9 @@ RECORDINGS = {
         "distilbert --vendor metax --devices 2 --profile tiny --set training.max_steps=40",
         rig=f"{METAX}/test_metax_conformance.py:MetaxRig",
     ),
-    "timed_out": Recording("distilbert --set training.max_steps=1000000 --timeout 12", "timed_out"),
+    "timed_out": Recording(
+        "distilbert --set training.epochs=100000 --set data.shuffle_labels=true --timeout 12", "timed_out"
+    ),
     "interrupted": Recording("distilbert", "interrupted", interrupt),
     "worker_killed": Recording("distilbert --devices 2", "failed", kill_worker),
     "parent_killed": Recording("distilbert", None, kill_parent),

@@ -91,7 +91,7 @@ def test_simulated_runs_are_compared_only_if_asked_and_get_no_verdict(capfd: pyt
 
 @pytest.mark.parametrize(
     ("limit", "code"),
-    [("p_core < -5%", 9), ("p_core < -50%", 0), ("mem_used > 1%", 0), ("step_time_p50 > 100%", 9)],
+    [("loss > 100%", 9), ("loss > 5000%", 0), ("samples_kept < -50%", 9), ("samples_kept < -90%", 0)],
 )
 def test_a_broken_limit_is_exit_code_9(limit: str, code: int, capfd: pytest.CaptureFixture[str]) -> None:
     assert compared(ONE, OTHER, "--fail-if", limit) == code

@@ -87,6 +87,7 @@ def badge(name: str, value: str) -> str:
 
 def photograph(name: str, lang: str, folder: str) -> None:
     """The page that `report --format html` makes, in a real browser, down to the end of its first figure."""
+    sys.path.append(str(ROOT / "tests"))  # a script finds only what is beside it
     from browser import browser
 
     page = Path(folder) / f"{lang}.html"
