@@ -172,7 +172,7 @@ def _write_ranks(bundle: Path, job: Job, num_steps: int) -> None:
                 t_ns=BEGAN_NS - 20 * SECOND_NS, schema=EVENT_SCHEMA, clock=_clock(node.index), rank=rank,
                 local_rank=local_rank, node_index=node.index, world_size=job.world_size, device_id=device.id,
                 mapping="uuid", timing="device_events", framework={"torch": "2.6.0", "threads": "24"},
-                precision=job.precision.name, batch_size=job.batch_size, job=received[node.index][0],
+                precision=job.precision.name, batch_size=job.batch_size, job=received[node.index],
             )  # fmt: skip
             (bundle / rank_events(rank)).write_bytes(_lines([start]) + rest[rank % len(rest)])
             (bundle / rank_log(rank)).write_bytes(b"")
