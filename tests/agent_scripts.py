@@ -12,8 +12,7 @@ import msgspec
 
 from flagperf import version
 from flagperf.api import Allocation, Node
-from flagperf.fleet.fleet import Fleet
-from flagperf.fleet.waiting import Waiting
+from flagperf.fleet.fleet import Fleet, Waiting
 from flagperf.spec.protocol import hello_line
 
 WORDS = """

@@ -26,14 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flagperf.errors import BadInput
-from flagperf_cases.data_files import (
-    MAX_JSON_BYTES,
-    is_there,
-    parse_json,
-    read_json_object,
-    require_file,
-    shown,
-)
+from flagperf_cases.data_files import MAX_JSON_BYTES, is_there, parse_json, read_json_object, require_file, shown
 
 if TYPE_CHECKING:
     import torch

@@ -11,6 +11,7 @@ import os
 import resource
 import selectors
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -19,20 +20,10 @@ import msgspec
 from flagperf.api import Allocation
 from flagperf.errors import BadInput, FlagPerfError, NodeFailed
 from flagperf.fleet.channel import KILL_SECONDS, Channel, node_name
-from flagperf.fleet.waiting import Waiting
 from flagperf.kit import module_command
 from flagperf.messages import Message
 from flagperf.plugins.loading import WITHOUT
-from flagperf.spec.protocol import (
-    BEAT_SECONDS,
-    SILENT_SECONDS,
-    Beat,
-    ChannelLine,
-    Ended,
-    Leaving,
-    Request,
-    Stop,
-)
+from flagperf.spec.protocol import BEAT_SECONDS, SILENT_SECONDS, Beat, ChannelLine, Ended, Leaving, Request, Stop
 from flagperf.units import exit_status
 
 START_SECONDS = 60.0
@@ -45,6 +36,21 @@ EXPLAIN_SECONDS = 5.0
 """How long a cluster is asked about lost nodes, all questions together: many at once do not delay the end."""
 
 T = TypeVar("T")
+
+
+class Waiting:
+    """The clock of a fleet's limits, and what its loops wait with. In a test, time passes when the test says so."""
+
+    def now(self) -> float:
+        """Return the seconds of a clock that never goes back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def select(self, selector: selectors.BaseSelector, seconds: float) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return what is ready, after at most so many seconds."""
+        return selector.select(seconds)
 
 
 class FleetEvent(msgspec.Struct, frozen=True):

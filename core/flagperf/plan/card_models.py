@@ -7,15 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from flagperf.api import (
-    Device,
-    DeviceBackend,
-    LaunchCommand,
-    Launcher,
-    NodeShare,
-    Peak,
-    Precision,
-)
+from flagperf.api import Device, DeviceBackend, LaunchCommand, Launcher, NodeShare, Peak, Precision
 from flagperf.errors import BadInput, FlagPerfError, PluginFailed
 from flagperf.plan.case_checks import MemoryEstimate, estimate_memory, recording_to_replay, steps_to_record
 from flagperf.plan.settings import (

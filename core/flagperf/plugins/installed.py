@@ -10,16 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from flagperf.api import (
-    Allocation,
-    CaseReference,
-    Cluster,
-    DeviceBackend,
-    Launcher,
-    MemoryProbe,
-    Node,
-    OperatorLibrary,
-)
+from flagperf.api import Allocation, CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe, Node, OperatorLibrary
 from flagperf.errors import BadInput, FlagPerfError, PluginFailed, unknown_name
 from flagperf.plugins.loading import (
     ADAPTER_PREFIX,

@@ -39,7 +39,6 @@ NOTE_SECONDS = 10.0
 """After this time without an answer of a plugin, the command says what it waits for. Longer than honest imports take,
 also from a slow network drive."""
 
-
 STUCK_SECONDS = 5.0
 """If Python could not say so for so much longer, a library holds its lock."""
 

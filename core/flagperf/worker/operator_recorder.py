@@ -12,14 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from flagperf.api import (
-    Argument,
-    OperatorCall,
-    RecordedTensor,
-    TensorArgument,
-    ValueRange,
-    WordArgument,
-)
+from flagperf.api import Argument, OperatorCall, RecordedTensor, TensorArgument, ValueRange, WordArgument
 from flagperf.api.operator_calls import RECORDING_SCHEMA, RankOperators
 from flagperf.messages import Message
 

@@ -12,15 +12,7 @@ import click
 
 from flagperf.bundle.listing import bundle_paths, runs_directory
 from flagperf.cli.completers import complete_folder, complete_run
-from flagperf.cli.options import (
-    common,
-    echo_json,
-    find_bundle,
-    find_run,
-    find_several,
-    note,
-    runs_dir_option,
-)
+from flagperf.cli.options import common, echo_json, find_bundle, find_run, find_several, note, runs_dir_option
 from flagperf.cli.output import echo
 from flagperf.errors import BadInput
 from flagperf.messages import Lang

@@ -23,11 +23,7 @@ from flagperf.report.document import (
 from flagperf.report.page_runs import PageRuns
 from flagperf.report.sections.result_tables import COLUMNS
 from flagperf.report.summary import summarise
-from flagperf.report.wording import (
-    run_configuration,
-    vendor_and_device,
-    vendor_title,
-)
+from flagperf.report.wording import run_configuration, vendor_and_device, vendor_title
 from flagperf_publish.pages.timeline import ChartedRuns
 
 # The card at the head of a page: what was run, how it ended, what came out.

@@ -8,14 +8,7 @@ import msgspec
 
 from flagperf import units
 from flagperf.messages import Lang, Message, clauses, listed, say, words
-from flagperf.metrics.alignment import (
-    Alignment,
-    AlignmentRule,
-    LossCurve,
-    alignment_fields,
-    changed_values,
-    unstated,
-)
+from flagperf.metrics.alignment import Alignment, AlignmentRule, LossCurve, alignment_fields, changed_values, unstated
 from flagperf.metrics.entry import Metric
 from flagperf.report.document import Block, Chart, ChartSeries, Facts, LabelledCell, Status, Text
 from flagperf.report.wording import short_ids, vendor_and_device, verdict_word
