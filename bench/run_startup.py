@@ -19,7 +19,7 @@ from flagperf.plugins.installed import load_plugins
 from flagperf.spec.job import RunSpec
 
 NUM_ROUNDS = 15
-LIMIT = 1.25
+LIMIT = 1.1
 
 NUM_STEPS = 6
 CHANGES = (f"training.max_steps={NUM_STEPS}", "training.warmup_steps=1", "evaluation.max_rows=4")
