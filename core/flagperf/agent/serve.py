@@ -141,6 +141,7 @@ def _work(request: Request, reading: int, writing: int, complaining: int) -> NoR
         raise
     finally:
         with contextlib.suppress(OSError, ValueError):  # nobody reads it, or the verb has closed it
+            sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
 
